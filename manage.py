@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The commands of the control plane itself; `controlplane` where it is installed."""
+"""Commands of the control plane. Installed copies have the program `controlplane` instead."""
 
 from controlplane.__main__ import manage
 

@@ -1,6 +1,6 @@
-"""Whether a locked package has a known vulnerability, as PyPI's advisories say; part of `make lint`.
+"""Audit of the locked packages for known vulnerabilities in PyPI's advisories, as a part of `make lint`.
 
-Where they cannot be reached nothing is known, which is said with its reason and is no failure.
+If the advisories cannot be reached, the audit prints the reason and does not fail.
 """
 
 import json
@@ -11,24 +11,24 @@ from importlib.metadata import version
 from typing import Any
 
 LOCK = "requirements-dev.lock"
-"""Of everything that is installed anywhere: what users run is in it as well."""
+"""Lock file of everything that is installed anywhere, including what users run."""
 AUDIT = [
     sys.executable, "-m", "pip_audit", "--disable-pip", "--format", "json", "--timeout", "10",
     "--progress-spinner", "off", "--requirement",
 ]  # fmt: skip
 PATIENCE = 180
-"""Seconds, where addresses are neither reached nor refused."""
+"""Seconds after which an unresponsive server ends the audit."""
 
 
 def judge(output: str, errors: str) -> tuple[list[str], str | None]:
-    """The vulnerabilities that pip-audit names, and why it could not look everywhere, if it could not."""
+    """Return the vulnerabilities in pip-audit's output, and the reason if some packages could not be checked."""
     try:
         packages: list[dict[str, Any]] = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        return [], (errors.strip().splitlines() or ["pip-audit says nothing"])[-1]
+        return [], (errors.strip().splitlines() or ["pip-audit printed nothing"])[-1]
     skipped = [package["skip_reason"] for package in packages if "skip_reason" in package]
     advisories = [
-        f"{package['name']} {package['version']}: {hole['id']}, mended in {', '.join(hole['fix_versions']) or 'none'}"
+        f"{package['name']} {package['version']}: {hole['id']}, fixed in {', '.join(hole['fix_versions']) or 'none'}"
         for package in packages
         for hole in package.get("vulns", ())
     ]
@@ -36,7 +36,7 @@ def judge(output: str, errors: str) -> tuple[list[str], str | None]:
 
 
 def audit() -> tuple[list[str], str | None]:
-    """As `judge` has it. One package is asked for first: a mirror without advisories is not asked for each."""
+    """Return the result of `judge`. Check one package first, so that a mirror without advisories fails quickly."""
     try:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as one:
             one.write(f"pip-audit=={version('pip-audit')}\n")

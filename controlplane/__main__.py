@@ -1,25 +1,26 @@
-"""The program `controlplane`: what asks a control plane over its API anywhere, and, where `[server]` is installed, the
-commands of the control plane itself. `manage.py` has the latter alone. Without DATABASE_URL these use the embedded
-PostgreSQL of the data directory."""
+"""Program `controlplane`: API commands everywhere, and with `[server]` also the control plane's own commands.
+
+`manage.py` has only the latter. Without DATABASE_URL they use the embedded PostgreSQL of the data directory.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 from controlplane.client.__main__ import main as run_client
 from controlplane.client.parser import client_commands, is_client_command
 from controlplane.core.garbage_collection import collect_seldom
 
 NOT_INSTALLED = (
-    "`{word}` is no command of the client, and for those of a control plane Django is missing: "
-    "run `pip install 'controlplane[server]'`."
+    "`{word}` is not a command of the client, and the commands of a control plane need Django: "
+    "run `pip install 'controlplane[{extra}]'`."
 )
 
 
 def main() -> None:
-    """`controlplane COMMAND`; `controlplane manage COMMAND` is the one of the same name of the control plane itself."""
+    """Run `controlplane COMMAND`. `controlplane manage COMMAND` always runs the control plane's own command."""
     words = sys.argv[1:]
     if not words or is_client_command(words[0]):
         sys.exit(run_client(words or ["--help"], prog="controlplane"))
@@ -27,14 +28,16 @@ def main() -> None:
 
 
 def manage(argv: Sequence[str] | None = None) -> None:
-    """A command of Django's management."""
+    """Run one of Django's management commands."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
     collect_seldom()
     argv = sys.argv if argv is None else argv
     try:
         from django.core.management import execute_from_command_line
     except ModuleNotFoundError:
-        sys.exit(NOT_INSTALLED.format(word="".join(argv[1:2]) or "manage"))
+        word = "".join(argv[1:2]) or "manage"
+        extra = "standalone" if word == "standalone" else "server"
+        sys.exit(NOT_INSTALLED.format(word=word, extra=extra))
 
     from controlplane.embedded import data_dir, postgres
 
@@ -47,8 +50,14 @@ def manage(argv: Sequence[str] | None = None) -> None:
             execute_from_command_line(argv)
 
 
+def refuse(text: str) -> NoReturn:
+    """Print the text and exit with status 2: the command line is wrong."""
+    print(text, file=sys.stderr)  # noqa: T201
+    sys.exit(2)
+
+
 def refuse_unknown(argv: Sequence[str]) -> None:
-    """Before anything is begun for it. Raises SystemExit with what there is of a similar name, or which options."""
+    """Refuse an unknown command or option before anything starts. Raise SystemExit with a suggestion."""
     from controlplane.embedded.data_dir import MAKERS
 
     word = "".join(argv[1:2])
@@ -64,23 +73,26 @@ def refuse_unknown(argv: Sequence[str]) -> None:
     if word not in (known := get_commands()):
         similar = get_close_matches(word, {*known, *client_commands()}, n=1)
         perhaps = f" Did you mean `{similar[0]}`?" if similar else ""
-        sys.exit(f"There is no command `{word}`.{perhaps} `controlplane --help` and `controlplane help` list all.")
+        refuse(f"There is no command `{word}`.{perhaps} `controlplane --help` and `controlplane help` list all.")
     if word == "collectstatic" and not settings.STATIC_ROOT:
-        sys.exit("Set CONTROLPLANE_STATIC_ROOT to the folder from which a web server is to serve static files.")
+        sys.exit("Set CONTROLPLANE_STATIC_ROOT to the folder from which a web server serves static files.")
 
 
 def refuse_options(program: str, word: str, options: Sequence[str]) -> None:
-    """Of a command that makes the data directory, which the settings need: before either. Raises SystemExit."""
+    """Check the options of a command that creates the data directory. Raise SystemExit.
+
+    This happens before the settings are read, because the settings need the data directory.
+    """
     from django.core.management.commands.migrate import Command as Migrate
     from django.db import DEFAULT_DB_ALIAS, connections
 
     from controlplane.standalone.options import StandaloneOptions
 
     if any(option.startswith("--database") for option in options):
-        return  # the settings name the others
+        return  # the settings define further databases
     command: Any = {"standalone": StandaloneOptions, "migrate": Migrate}[word]()
-    command._called_from_command_line = True  # so that it exits
-    known: Any = connections  # `migrate` asks it for the names of the databases, and it the settings
+    command._called_from_command_line = True  # it then exits on errors
+    known: Any = connections  # `migrate` reads the database names from it, and it reads them from the settings
     known.settings = {DEFAULT_DB_ALIAS: {}}
     try:
         command.create_parser(program, word).parse_args(options)
@@ -89,20 +101,19 @@ def refuse_options(program: str, word: str, options: Sequence[str]) -> None:
 
 
 def run_on_database(argv: Sequence[str]) -> None:
-    """Run a command; what is wrong with its database is one sentence, and not where in the code it was noticed.
-
-    Raises SystemExit with what to do.
-    """
+    """Run a command. Raise SystemExit with one sentence and what to do if the database is the problem."""
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, ProgrammingError
 
     if why := why_unreachable():
-        sys.exit(f"The database cannot be reached: {why}. Is PostgreSQL running there, and DATABASE_URL right?")
+        sys.exit(
+            f"The database cannot be reached: {why}. Check that PostgreSQL runs there and that DATABASE_URL is right."
+        )
     try:
         execute_from_command_line(list(argv))
     except OperationalError:
         if why := why_unreachable():
-            sys.exit(f"The database was lost: {why}. What the command had begun may be done, or not.")
+            sys.exit(f"The database connection was lost: {why}. The command may be complete, partly done, or not done.")
         raise
     except ProgrammingError:
         from controlplane.core.database import MIGRATE, count_missing_migrations
@@ -113,19 +124,16 @@ def run_on_database(argv: Sequence[str]) -> None:
 
 
 def why_unreachable() -> str | None:
-    """What PostgreSQL, or the way to it, says to a connection of no pool; None: it is there."""
-    from django.db import OperationalError, connections
+    """Return why a new connection to PostgreSQL fails. None means that it works."""
+    from django.db import OperationalError
 
-    from controlplane.core.database import ALIAS
+    from controlplane.core.database import outside_pool
 
-    own = connections.create_connection(ALIAS)
-    own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict["OPTIONS"], "pool": False}}
-    try:
-        own.ensure_connection()
-    except OperationalError as error:
-        return str(error).strip().split("\n")[0].rstrip(".")
-    finally:
-        own.close()
+    with outside_pool() as own:
+        try:
+            own.ensure_connection()
+        except OperationalError as error:
+            return str(error).strip().split("\n")[0].rstrip(".")
     return None
 
 

@@ -1,13 +1,13 @@
-"""The apps of the control plane, in a site of its own and in any Django project, which may have some already."""
+"""Apps of the control plane: in its own site, and in any Django project that includes it."""
 
-import os
-import socket
 from typing import Any
 
 import structlog
 from django.apps import AppConfig
+from django.conf import settings
 
-from controlplane.agent.secret_values import mask_event
+from controlplane.agent.api.backoff import heartbeat_answer_timeout
+from controlplane.agent.secrets.values import mask_event
 from controlplane.core import packages
 
 INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness", "django.contrib.postgres", "django_htmx"]
@@ -15,20 +15,23 @@ INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness", "django
 
 class ControlPlaneConfig(AppConfig):
     name = "controlplane"
+    default_auto_field = "django.db.models.BigAutoField"
     verbose_name = "Control plane"
 
     def __init__(self, *args: Any) -> None:
-        # Before any model is read: it lets the models of a project that does not have it as an app declare triggers.
+        # Before any model is imported: it lets models declare triggers even if the project lacks the app pgtrigger.
         import pgtrigger.apps  # noqa: F401
 
         packages.refuse_others()
         super().__init__(*args)
 
     def ready(self) -> None:
-        # No Celery application: another's may be at home in this process.
+        # This imports no Celery application, because the process may have another one.
         from controlplane import checks, openapi  # noqa: F401
+        from controlplane.observability.pool_executor import register_executor
         from jobs import tasks
 
+        bound_connecting()
         tasks.checking.connect(register_executor, dispatch_uid="controlplane.executor")
         if not structlog.is_configured():
             structlog.configure(
@@ -43,9 +46,21 @@ class ControlPlaneConfig(AppConfig):
             )
 
 
-def register_executor(**_: Any) -> None:
-    """A process that runs the liveness check is an executor, also where the Celery app is another's."""
-    from controlplane.observability import presence
-    from liveness.states import ServerType
+def bound_connecting() -> None:
+    """Limit an attempt to connect to the database, so that another one fits into the timeout of a server.
 
-    presence.register_process(ServerType.EXECUTOR, f"executor@{socket.gethostname()}-{os.getpid()}")
+    A packet lost while connecting must not cost more than one attempt of a heartbeat.
+    """
+    from controlplane.core.database import ALIAS
+    from liveness.conf import conf
+
+    database = settings.DATABASES.get(ALIAS, {})
+    if database.get("ENGINE") != "controlplane.core.database":
+        return
+    times = conf.read_settings()[0]
+    options = database["OPTIONS"]
+    # The driver waits at least 2 s.
+    within = max(2, int(heartbeat_answer_timeout(times.timeout, times.heartbeat_interval)))
+    options["connect_timeout"] = min(options["connect_timeout"], within)
+    if options.get("pool"):
+        options["pool"]["timeout"] = min(options["pool"]["timeout"], within)

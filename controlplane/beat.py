@@ -1,4 +1,4 @@
-"""What Celery beat is to start, for a Celery application of one's own:
+"""Schedule of the control plane's tasks for the Celery beat of another application:
 
 app.conf.beat_schedule = {**(app.conf.beat_schedule or {}), **controlplane.beat.schedule()}
 """
@@ -9,9 +9,9 @@ from controlplane.core import packages
 
 
 def intervals() -> dict[str, float]:
-    """Each task, and the seconds between two ticks."""
+    """Return each task with the seconds between two runs."""
     packages.refuse_others()
-    from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL
+    from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL
     from jobs.conf import conf as jobs
     from liveness.conf import conf as liveness
 
@@ -23,9 +23,10 @@ def intervals() -> dict[str, float]:
         "jobs.tasks.count_history": HISTORY_INTERVAL,
         "jobs.tasks.send_alerts": liveness().interval,
         "jobs.tasks.prune": PRUNE_INTERVAL,
+        **({} if jobs().stored_bytes_limit is None else {"jobs.tasks.count_stored_bytes": STORED_BYTES_INTERVAL}),
     }
 
 
 def schedule() -> dict[str, dict[str, Any]]:
-    """The entries to merge; needs Django's settings, and no apps yet."""
+    """Return the entries for `beat_schedule`. This needs Django's settings but no loaded apps."""
     return {task: {"task": task, "schedule": seconds} for task, seconds in intervals().items()}

@@ -1,7 +1,7 @@
-"""The Celery app and its timetable. The broker only carries ticks; losing it loses nothing.
+"""Celery application of the control plane and its timetable. The broker only carries ticks, so losing it loses no work.
 
-Its own processes alone import this: it is never the current application, and what it does, its own classes do, not
-receivers of Celery's signals, which are those of every application.
+Only the control plane's own processes import this module. The application is never the current one. It uses its own
+classes instead of Celery's signals, because signal receivers apply to every application.
 """
 
 import os
@@ -24,7 +24,7 @@ from controlplane import beat
 from controlplane.core import database_limits
 from controlplane.core.garbage_collection import collect_seldom
 from controlplane.embedded import folder_broker, private_files
-from controlplane.startup import refuse_wrong_settings
+from controlplane.startup import make_room_for_heartbeats, refuse_another_key, refuse_wrong_settings
 from liveness.states import ServerType
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
@@ -33,27 +33,29 @@ collect_seldom()
 
 
 class OwnLogging(Logging):
-    """Executors and schedulers log like everything else, as LOG_LEVEL says."""
+    """Logging of executors and schedulers: as LOG_LEVEL sets it, like all other processes."""
 
     def setup_logging_subsystem(self, *_: Any, **__: Any) -> bool:
         return True
 
 
 class Executor(Worker):
-    """A server of the control plane, from when it gets messages until it has stopped."""
+    """Executor that is registered as a server, from its first message until it has stopped."""
 
     def on_before_init(self, quiet: bool = False, **options: Any) -> None:
         check_settings()
+        mark_ready(False)
         super().on_before_init(quiet=quiet, **options)
 
     def on_consumer_ready(self, consumer: Any) -> None:
-        # Comes again whenever the broker was lost. Not sooner: an embedded beat is forked before that.
+        # Runs again after each lost broker. Not earlier, because an embedded beat is forked before this.
         from controlplane.observability import presence
         from jobs.services import hints
 
         super().on_consumer_ready(consumer)
         hints.announcer.enabled = True
         presence.register_process(ServerType.EXECUTOR, consumer.hostname)
+        mark_ready(True)
 
     def on_close(self) -> None:
         from controlplane.observability import presence
@@ -62,7 +64,7 @@ class Executor(Worker):
         super().on_close()
 
     def stop(self, *arguments: Any, **options: Any) -> None:
-        # Not only when the process ends: at SIGHUP it becomes another program before that.
+        # Not only at the end of the process: at SIGHUP it is replaced by another program before that.
         from controlplane.observability import presence
 
         super().stop(*arguments, **options)
@@ -70,14 +72,22 @@ class Executor(Worker):
 
 
 class OwnScheduler(Scheduler):
-    """A server of the control plane, an embedded one too: that is a process of its own. It has no file that keeps
-    moments of some clock."""
+    """Scheduler that is registered as a server. An embedded one is a process of its own, so it is registered too.
+
+    It stores no times in a file, because a clock may be set back.
+    """
 
     def setup_schedule(self) -> None:
         from controlplane.observability import presence
 
         check_settings()
+        if is_rabbitmq:
+            # Not in executors, which send events without a timeout: an unconfirmed tick is sent again.
+            self.app.conf.broker_transport_options = {"confirm_publish": True}
         super().setup_schedule()
+        # The first check is due at once, so that /healthz answers 200 as soon as an executor is there.
+        check = "jobs.tasks.check_liveness"
+        self.schedule[check].last_run_at = read_steady_clock() - timedelta(seconds=beat.intervals()[check])
         presence.register_process(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")
 
 
@@ -92,15 +102,30 @@ class ControlPlaneCelery(Celery):
 def check_settings() -> None:
     try:
         refuse_wrong_settings()
+        refuse_another_key()
+        make_room_for_heartbeats()
     except ImproperlyConfigured as error:
-        raise SystemExit(str(error)) from None  # Celery logs any other exception, and goes on
+        raise SystemExit(str(error)) from None  # Celery logs any other exception, and continues
     if has_folder_broker and not settings.DATA_DIR.exists():
-        raise SystemExit(f"Set CELERY_BROKER_URL: there is no data directory at {settings.DATA_DIR} for messages.")
+        raise SystemExit(
+            f"Set CELERY_BROKER_URL. Otherwise messages need a data directory, but {settings.DATA_DIR} is missing."
+        )
+
+
+def mark_ready(is_ready: bool) -> None:
+    """Make or remove the file by which a start-up probe sees that an executor receives messages."""
+    if path := settings.EXECUTOR_READY_FILE:
+        Path(path).touch() if is_ready else Path(path).unlink(missing_ok=True)
 
 
 app = ControlPlaneCelery("controlplane", set_as_current=False)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
+    # Anyone who reaches the broker can send messages. With remote control they could stop executors, and with content
+    # other than JSON they could run code.
+    worker_enable_remote_control=False,
+    accept_content=["json"],
+    task_serializer="json",
     task_ignore_result=True,
     task_default_queue="controlplane",
     worker_prefetch_multiplier=1,
@@ -110,8 +135,37 @@ app.conf.update(
 )
 
 
+SHORTEST_HEARTBEAT = 5
+"""Shortest heartbeat of RabbitMQ in seconds."""
+
+
+def bound_silence(url: str, seconds: float) -> dict[str, Any]:
+    """Return settings that replace a connection to the broker after `seconds` without a sign of life.
+
+    A consumer of Redis takes up to twice as long. One of RabbitMQ waits for two heartbeats.
+    """
+    if url.startswith(("redis", "sentinel")):
+        # The server answers each wait of a consumer within a second.
+        return {
+            "broker_transport_options": {
+                "socket_timeout": seconds, "socket_connect_timeout": seconds / 2, "socket_keepalive": True,
+                "health_check_interval": max(1, round(seconds / 2)),
+            }
+        }  # fmt: skip
+    if url.startswith(("amqp", "pyamqp")):
+        # RabbitMQ closes a connection after two silent heartbeats, so a busy process needs some room.
+        return {"broker_heartbeat": max(SHORTEST_HEARTBEAT, round(seconds))}
+    return {}
+
+
+app.conf.update(bound_silence(settings.CELERY_BROKER_URL, settings.BROKER_TIMEOUT))
+
+
 def use_folder_broker(broker: Path) -> None:
-    """Carry messages through a folder: the embedded shape, with nothing to install."""
+    """Carry messages through a folder, so that no broker must be installed.
+
+    The folder is read often enough that no tick of the liveness check waits for the next one.
+    """
     private_files.prepare(broker.parent)
     for folder in (broker, broker / "messages", broker / "control"):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -119,7 +173,7 @@ def use_folder_broker(broker: Path) -> None:
         "data_folder_in": str(broker / "messages"),
         "data_folder_out": str(broker / "messages"),
         "control_folder": str(broker / "control"),
-        "polling_interval": 0.2,  # seconds: how late a tick may be
+        "polling_interval": min(0.2, beat.intervals()["jobs.tasks.check_liveness"] / 2),  # seconds
     }
 
 
@@ -129,25 +183,29 @@ if has_folder_broker := settings.CELERY_BROKER_URL.startswith("filesystem:"):
         use_folder_broker(settings.DATA_DIR / "broker")
 
 
+is_rabbitmq = settings.CELERY_BROKER_URL.startswith(("amqp", "pyamqp"))
+
 BEGAN = datetime.now(UTC)
 BEGAN_AT = time.monotonic()
 
 
 def read_steady_clock() -> datetime:
-    """A clock that nobody sets: a scheduler whose machine's clock goes back goes on all the same."""
+    """Return the time of a clock that is never set. The scheduler continues when the machine's clock goes back."""
     return BEGAN + timedelta(seconds=time.monotonic() - BEGAN_AT)
 
 
 @app.on_after_finalize.connect
 def fill_timetable(sender: Celery, **_: object) -> None:
-    from jobs import tasks  # noqa: F401 - shared tasks: they are this application's too
+    confirming: dict[str, Any] = {"confirm_timeout": settings.BROKER_TIMEOUT} if is_rabbitmq else {}
+    from jobs import tasks  # noqa: F401 - shared tasks, which belong to this application too
 
     for task, interval in beat.intervals().items():
-        # How long a tick is kept is for the broker to count, if it can (RabbitMQ): `expires` would be a moment of the
-        # sender's clock, judged by the executor's. What is stale all the same, the task passes over.
+        # The broker counts how long a tick is kept, if it can (RabbitMQ). `expires` would be a time of the sender's
+        # clock, compared with the executor's clock. The task itself skips a stale tick.
         sender.add_periodic_task(
             schedule(interval, nowfun=read_steady_clock, app=sender),
             sender.signature(task),
             name=task,
             expiration=interval,
+            **confirming,
         )

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond the views: who may call, and how errors look."""
+"""Additions to the OpenAPI document beyond the views: authentication, and how errors look."""
 
 from typing import Any
 
@@ -6,23 +6,24 @@ from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 PROBLEMS = {
-    "400": "The request is not valid; `errors` says where.",
+    "400": "The request is not valid; see `errors`.",
     "401": "The token is missing, unknown, expired or revoked.",
-    "403": "A token of another role, or another server's; or a session without its CSRF token.",
-    "404": "There is nothing with this id, or it is not yours.",
-    "405": "The call does not exist in this method.",
+    "403": "The token has another role or belongs to another server, or the session's CSRF token is missing.",
+    "404": "There is no object with this id, or you may not see it.",
+    "405": "The address does not support this method.",
     "408": "The body did not arrive in time; nothing was changed.",
-    "409": "It does not apply now; `code` says why: of a submission `no_runner`, when no worker of the fleet takes such"
-    " an action and it does not say that it waits.",
-    "410": "The server is not known any more.",
+    "409": "The call conflicts with the current state; see `code`. A submission gets `no_runner` if no worker in the"
+    " fleet runs such an action and the submission does not ask to wait.",
+    "410": "The server is no longer known.",
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
-    "429": "More than your share: `too_many_calls` at once, `too_many_waiting` jobs, `too_many_servers` of a token"
-    " that is bound to a number. Retry-After says when to try again.",
-    "503": "Not just now; Retry-After says when to try again. The `code` says why: `overloaded` (nothing was changed),"
-    " `database_unavailable` (nor then), `outcome_unknown`, `try_again`,"
-    " or of a submission with `require_worker` what is in the way: `workers_in_maintenance`, `workers_cordoned` (or"
-    " draining), otherwise `no_fresh_workers`: `filter` says freshness (or nobody is there), tags, state or capacity.",
+    "429": "You are over a limit: `too_many_calls` at once, `too_many_waiting` jobs, `too_many_tag_sets` among them,"
+    " `quota_exceeded` if the jobs would fill more bytes than a token may, `too_many_servers` for a token"
+    " with a limited number of servers. Retry-After gives the seconds to wait.",
+    "503": "The control plane is temporarily unavailable. Retry-After gives the seconds to wait, and `code` the reason:"
+    " `overloaded` or `database_unavailable` (nothing was changed), `outcome_unknown`, `try_again`."
+    " A submission with `require_worker` gets `workers_in_maintenance`, `workers_cordoned` (or draining) or"
+    " `no_fresh_workers`. Then `filter` names what is missing: freshness (or any server), tags, state or capacity.",
 }
 PROBLEM = {
     "type": "object",
@@ -52,11 +53,14 @@ class SessionScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         cookie = {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
-        return {**cookie, "description": "Of staff who are signed in; what changes something needs the CSRF token too."}
+        return {
+            **cookie,
+            "description": "Session of a signed-in staff user. Calls that change something also need the CSRF token.",
+        }
 
 
 def add_problem_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Every operation may answer with a problem document."""
+    """Add a problem document to the responses of every operation."""
     result["components"].setdefault("schemas", {})["Problem"] = PROBLEM
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for operations in result["paths"].values():
@@ -67,7 +71,7 @@ def add_problem_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def allow_null_of_anything(result: Any, **_: Any) -> Any:
-    """Anything, or null, is anything: as one of the two, null would be both, and so none."""
+    """Simplify "anything or null" to "anything". Otherwise null would match both, and `oneOf` allows only one match."""
     if isinstance(result, dict):
         if {} in result.get("oneOf", ()):
             del result["oneOf"]

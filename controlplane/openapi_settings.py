@@ -1,4 +1,4 @@
-"""What drf-spectacular is told, for our document alone."""
+"""Settings of drf-spectacular for our document only."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ DOCUMENT: dict[str, Any] = {
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],
-    # What stands in several answers, or under several names.
+    # Enums that occur in several answers, or under several names.
     "ENUM_NAME_OVERRIDES": {
         "BatchState": BatchState.choices(),
         "Subject": list(Subject),

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the page that shows it."""
+"""Views of the OpenAPI document and of the page that shows it."""
 
 from functools import cache
 from hashlib import sha256
@@ -21,9 +21,9 @@ PATH = "/api/schema"
 
 @cache
 def document(renderer: Any, prefix: str) -> tuple[bytes, str]:
-    """The document as it is sent, and its ETag. It says what the code does, so that it is built once in a process.
+    """Return the document in the form that is sent, and its ETag. It depends only on the code, so it is built once.
 
-    `prefix`: where a project has our addresses.
+    `prefix` is the path under which a project includes our URLs.
     """
     with patched_settings({name: value for name, value in DOCUMENT.items() if not name.startswith("SERVE_")}):
         generator = SpectacularAPIView.generator_class(urlconf="controlplane.urls")
@@ -35,14 +35,14 @@ def document(renderer: Any, prefix: str) -> tuple[bytes, str]:
 
 
 class Schema(OwnSettings, SpectacularAPIView):
-    """`GET /api/schema`, as YAML or JSON, to everybody."""
+    """View of `GET /api/schema`: the document as YAML or JSON, without a token."""
 
     renderer_classes = SpectacularAPIView.renderer_classes
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase | None:
         renderer: Any = request.accepted_renderer
-        with building:  # who asks meanwhile waits for the first, and builds none himself
+        with building:  # other callers wait for the first build
             body, etag = document(renderer.__class__, request.path.removesuffix(PATH))
         headers = {
             "ETag": etag,
@@ -54,7 +54,7 @@ class Schema(OwnSettings, SpectacularAPIView):
 
 
 class Docs(OwnSettings, SpectacularSwaggerSplitView):
-    """`GET /api/docs`, to everybody."""
+    """View of `GET /api/docs`, without a token."""
 
     renderer_classes = SpectacularSwaggerSplitView.renderer_classes
     template_name = "admin/docs.html"

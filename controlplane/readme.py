@@ -1,6 +1,6 @@
-"""`python -m controlplane.readme` writes the generated parts of docs/: state diagrams and settings.
+"""Writer of the generated parts of docs/: `python -m controlplane.readme` writes state diagrams, settings, llms.txt.
 
-What the documentation says of states and settings comes from the tables and the dataclasses themselves.
+They come from the tables of transitions, the dataclasses of settings and the first lines of the pages.
 """
 
 import ast
@@ -19,14 +19,18 @@ from liveness import states
 from liveness.conf import LivenessSettings
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-PAGES = [README.parent / "docs" / name for name in ("alerts.md", "reference.md", "settings.md")]
-"""Those with generated parts."""
+PAGES = [README.parent / "docs/reference" / name for name in ("alerts.md", "settings.md", "states.md")]
+"""Pages with generated parts."""
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+LLMS = README.parent / "docs/llms.txt"
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+FENCED = re.compile(r"```.*?```", re.DOTALL)
+SENTENCE = re.compile(r"(?<=[.!?:]) ")
 LETTERS = {states.Mover.SERVER: "S", states.Mover.LIVENESS: "C", states.Mover.OPERATOR: "O"}
 
 
 def draw_state_diagram(table: dict[Any, Any], initial: Iterable[str], terminal: Iterable[str] = ()) -> str:
-    """A table of transitions as a Mermaid state diagram; movers, where the table has them, as labels."""
+    """Return a table of transitions as a Mermaid state diagram. Movers, if the table has them, are the labels."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in sorted(initial))]
     for from_, onward in table.items():
         for to in sorted(onward):
@@ -37,7 +41,7 @@ def draw_state_diagram(table: dict[Any, Any], initial: Iterable[str], terminal: 
 
 
 def format_settings_table(schema: type[Any], name: str) -> str:
-    """A dataclass of settings as a table: key, default, and the docstring under the field."""
+    """Return a dataclass of settings as a Markdown table: key, default, and the docstring under the field."""
     tree = ast.parse(inspect.getsource(schema)).body[0]
     assert isinstance(tree, ast.ClassDef)  # noqa: S101 - the source of a class
     texts = [
@@ -49,7 +53,7 @@ def format_settings_table(schema: type[Any], name: str) -> str:
     fields = dataclasses.fields(schema)
     for field, text in zip(fields, map(str, texts[-len(fields) :]), strict=True):
         choices = f" One of {', '.join(field.type)}." if isinstance(field.type, EnumType) else ""  # type: ignore[arg-type]
-        rows.append(f"| `{field.name.upper()}` | {format_default(field)} | {text}{choices} |")
+        rows.append(f"| `{field.name.upper()}` | {format_default(field)} | {' '.join(text.split())}{choices} |")
     return "\n".join(rows)
 
 
@@ -76,11 +80,34 @@ def generate_parts() -> dict[str, str]:
 
 
 def fill_page(text: str) -> str:
-    """A page with its generated parts as they are to be."""
+    """Return a page with its generated parts up to date."""
     made = generate_parts()
     return PART.sub(lambda match: f"{match[1]}{made[match[2]]}\n{match[3]}", text)
 
 
+def list_pages() -> str:
+    """Return docs/llms.txt, the list of all pages for language models (llmstxt.org)."""
+    docs = LLMS.parent
+    lines = ["# Control plane", "", f"> {summarise(docs / 'index.md')}"]
+    folders = ["", "tutorial", "how-to", "reference", "explanation", "decisions"]
+    for folder in folders:
+        lines += ["", f"## {folder.capitalize() or 'Start'}", ""]
+        for page in sorted((docs / folder).glob("*.md")):
+            title = page.read_text().partition("\n")[0].removeprefix("# ")
+            lines.append(f"- [{title}]({page.relative_to(docs)})" + (f": {text}" if (text := summarise(page)) else ""))
+    return "\n".join([*lines, ""])
+
+
+def summarise(page: Path) -> str:
+    """Return the first sentence of a page as plain text, or an empty text."""
+    for paragraph in FENCED.sub("", page.read_text()).split("\n\n")[1:]:
+        if paragraph.strip()[:1] not in "#<|->*!1":
+            text = " ".join(LINK.sub(r"\1", paragraph).split())
+            return SENTENCE.split(text)[0].rstrip(".:") + "."
+    return ""
+
+
 if __name__ == "__main__":
+    LLMS.write_text(list_pages())
     for page in PAGES:
         page.write_text(fill_page(page.read_text()))

@@ -1,18 +1,19 @@
-"""Django settings. What an installation may want to change is read from the environment."""
+"""Django settings. Installations change them with environment variables."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import dj_database_url
 import structlog
 from csp.constants import NONE, SELF
 
-from controlplane import openapi_settings
-from controlplane.agent import clean_text, environment
+from controlplane import database_settings, openapi_settings, openid_settings
+from controlplane.agent import clean_text
 from controlplane.agent.limits import BODY_LIMIT
-from controlplane.agent.secret_values import mask_event
-from controlplane.core import database_limits
+from controlplane.agent.processes import environment
+from controlplane.agent.secrets.values import mask_event
+from controlplane.core import durations, signing_keys
 from controlplane.core.refused_requests import write_on_one_line
 from controlplane.embedded import postgres, secret_key
 from controlplane.embedded.data_dir import find_data_dir
@@ -20,13 +21,18 @@ from controlplane.embedded.data_dir import find_data_dir
 DATA_DIR = find_data_dir()
 
 SECRET_KEY = os.environ.get("SECRET_KEY") or secret_key.load_or_create_key(DATA_DIR)
+# Earlier keys. Signatures made with them are still accepted.
+SECRET_KEY_FALLBACKS = signing_keys.split_keys(os.environ.get("SECRET_KEY_FALLBACKS", ""))
+for setting, key in [("SECRET_KEY", SECRET_KEY), *(("SECRET_KEY_FALLBACKS", key) for key in SECRET_KEY_FALLBACKS)]:
+    if key and (weakness := signing_keys.explain_weak_key(setting, key)):
+        raise SystemExit(weakness)
 DEBUG = os.environ.get("DEBUG", "") == "1"
 ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
-# A proxy in front speaks TLS, and says so in a header that no request may bring through it.
+# A proxy in front speaks TLS, and sets a header that it drops from requests.
 BEHIND_TLS = os.environ.get("BEHIND_TLS", "") == "1"
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 
-# What the control plane is configured by; every key and its default: liveness/conf.py, jobs/conf.py.
+# Settings of the control plane. liveness/conf.py and jobs/conf.py list every key and its default.
 LIVENESS: dict[str, object] = {}
 JOBS: dict[str, object] = {}
 
@@ -44,7 +50,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "csp",
     "django_htmx",
-    "django_structlog",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "pgtrigger",
@@ -55,6 +60,7 @@ MIDDLEWARE = [
     "controlplane.core.problems.OddInput",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "controlplane.console.sign_in.Sessions",
@@ -64,6 +70,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "controlplane.observability.request_log.RequestLog",
+    "controlplane.core.database.replica.PrimaryAfterChange",
 ]
 
 ROOT_URLCONF = "controlplane.site_urls"
@@ -77,6 +84,15 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGIN_URL = "admin:login"
 
 AUTHENTICATION_BACKENDS = ["controlplane.console.sign_in.Throttled"]
+try:
+    openid = openid_settings.read_environment(os.environ)
+except ValueError as error:
+    raise SystemExit(f"Sign-in by OpenID Connect: {error}") from None
+if openid:
+    if find_spec("mozilla_django_oidc") is None:
+        raise SystemExit("OIDC_ISSUER needs mozilla-django-oidc: run `pip install 'controlplane[oidc]'`.")
+    globals().update(openid)
+    AUTHENTICATION_BACKENDS.insert(0, "controlplane.console.openid.OpenIdUsers")
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -86,28 +102,30 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-SESSION_COOKIE_AGE = 12 * 3600  # seconds, from the last use on
-SESSION_LONGEST = 14 * 86400  # seconds, from signing in on, however much it is used
+SESSION_COOKIE_AGE = 12 * 3600  # seconds since the last use
+SESSION_LONGEST = 14 * 86400  # seconds since signing in, however often it is used
 CSRF_FAILURE_VIEW = "controlplane.console.views.errors.csrf_failure"
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # no cookie more
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # saves a cookie
 
 if BEHIND_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
-    SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|healthz)$"]  # of load balancers and kubelets, which speak no TLS
+    SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|healthz)$"]  # for load balancers and kubelets without TLS
     if not (hsts := os.environ.get("HSTS_SECONDS", f"{365 * 86400}")).isdecimal():
-        raise SystemExit(f"HSTS_SECONDS: {hsts!r} is no whole number of seconds, for which browsers stay with TLS.")
+        raise SystemExit(
+            f"HSTS_SECONDS: {hsts!r} is not a whole number of seconds. It sets how long browsers insist on TLS."
+        )
     SECURE_HSTS_SECONDS = int(hsts)
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
-    # HSTS for other names below ours, and for browsers that were never here, is for whoever owns the domain to promise;
-    # no such name can set a cookie with the prefix __Host-.
+    # Only the owner of the domain can promise HSTS for names below ours, and for browsers that were never here. No such
+    # name can set a cookie with the prefix __Host-.
     SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        # A wheel has `templates/` inside the console, where APP_DIRS looks.
+        # In a wheel `templates/` is inside the console, where APP_DIRS finds it.
         "DIRS": [
             Path(__file__).parent / "site_templates",
             *(Path(root, "templates") for root in environment.sources()),
@@ -124,40 +142,27 @@ TEMPLATES = [
 ]
 
 try:
-    DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.database_url(DATA_DIR))}
-    if "postg" not in (engine := DATABASES["default"]["ENGINE"]):
-        raise ValueError(f"the control plane needs PostgreSQL 15 or later, and this is {engine.rpartition('.')[2]}")
-    pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
-    limited = database_limits.connection_options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
+    DATABASES, DATABASE_DIRECT = database_settings.read_environment(
+        os.environ, os.environ.get("DATABASE_URL") or postgres.database_url(DATA_DIR)
+    )
 except ValueError as error:
     raise SystemExit(
-        f"DATABASE_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "
+        f"A DATABASE_…_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "
         "DATABASE_URL=postgresql://user:password@host:5432/name, DATABASE_POOL_SIZE=8 and DATABASE_LOCK_TIMEOUT=5s."
     ) from None
-DATABASES["default"]["ENGINE"] = "controlplane.core.database"
-# Each web or executor process holds a small pool; the embedded PostgreSQL allows 100 connections in all.
-# A connection is not tried before it is used: that would be a second round trip in each request. And an attempt to
-# connect is given up soon: while one waits out its back-off, the pool makes no other, though the database is back.
-pool = {"min_size": 0, "max_size": pool_size, "timeout": 5, "reconnect_timeout": 1}
-DATABASES["default"]["OPTIONS"] = {
-    **DATABASES["default"].get("OPTIONS", {}),
-    **limited,
-    "pool": pool_size > 0 and pool,
-    "connect_timeout": 5,
-    "tcp_user_timeout": 15_000,  # ms; a connection that a firewall has forgotten would hang for a quarter of an hour
-    # PgBouncer in its transaction mode may want them off. Only what is said all the time is prepared.
-    "prepare_threshold": 5 if os.environ.get("DATABASE_PREPARED_STATEMENTS", "1") == "1" else None,
-}
+for variable in ("PGDATESTYLE", "PGTZ"):  # libpq would send them after our options
+    os.environ.pop(variable, None)
 
 STATIC_URL = "/static/"
-# They are served from the packages they lie in; a web server of one's own may be given what `collectstatic` copies.
+# Static files are served from their packages. A web server in front may use a copy made by `collectstatic`.
 STATIC_ROOT = os.environ.get("CONTROLPLANE_STATIC_ROOT")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "controlplane.serving.static_files.PackageFiles"},
 }
+STATICFILES_FINDERS = ["controlplane.serving.static_files.WithoutSourceMaps"]
 WHITENOISE_USE_FINDERS = True
-WHITENOISE_MAX_AGE = 86400  # seconds; what pages name has another address when it has changed
+WHITENOISE_MAX_AGE = 86400  # seconds; pages use another URL when a file changes
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -170,11 +175,18 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
-DATA_UPLOAD_MAX_NUMBER_FILES = 0  # nothing here takes files: what strangers upload is never written to disk
+DATA_UPLOAD_MAX_NUMBER_FILES = 0  # nothing here accepts files, so no upload is written to disk
 
 SPECTACULAR_SETTINGS = openapi_settings.DOCUMENT
 
+EXECUTOR_READY_FILE = os.environ.get("EXECUTOR_READY_FILE")
 CELERY_BROKER_URL = os.environ.get("CELERY_BROKER_URL", "filesystem://localhost")
+try:
+    BROKER_TIMEOUT = durations.parse_duration(os.environ.get("BROKER_TIMEOUT") or "10s") or 0
+    if BROKER_TIMEOUT < 1:
+        raise ValueError("it must be at least 1 s, so that a broker has time to answer")
+except ValueError as error:
+    raise SystemExit(f"BROKER_TIMEOUT: {error}. Write BROKER_TIMEOUT=10s.") from None
 
 SHARED_PROCESSORS: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -187,7 +199,7 @@ structlog.configure(
     cache_logger_on_first_use=True,
 )
 RENDERERS: list[Any] = (
-    [structlog.processors.JSONRenderer()]  # escapes whatever is not ASCII
+    [structlog.processors.JSONRenderer()]  # escapes non-ASCII characters
     if os.environ.get("LOG_FORMAT") == "json"
     else [clean_text.escape_event, structlog.dev.ConsoleRenderer(colors=False)]
 )
@@ -208,11 +220,14 @@ LOGGING = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines", "filters": [write_on_one_line]}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
-    # A heartbeat a second from each of a thousand servers is no news, nor is a tick; failures are logged at source.
+    # Heartbeats and ticks are too frequent for the log. Failures are logged where they happen.
     "loggers": {
-        "django_structlog": {"level": "WARNING"},
+        "controlplane.observability.request_log": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},
         "celery": {"level": "WARNING"},
         "kombu": {"level": "WARNING"},
+        # At DEBUG they log the URLs of alerts, which contain tokens.
+        "apprise": {"level": "WARNING"},
+        "urllib3": {"level": "WARNING"},
     },
 }

@@ -1,4 +1,4 @@
-"""The addresses of the control plane, for a site of its own and for any project that includes them."""
+"""URLs of the control plane: in its own site, and in any project that includes them."""
 
 from django.apps import apps
 from django.urls import include, path, re_path

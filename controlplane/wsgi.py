@@ -1,4 +1,4 @@
-"""Django, by WSGI. granian serves it as web.py has it."""
+"""WSGI application of Django. granian serves it through web.py."""
 
 import os
 

@@ -1,108 +1,146 @@
-"""`JOBS` in Django settings; each key also from the environment as JOBS_KEY."""
+"""Settings in `JOBS` and `ALERTS` of Django's settings. The environment variables JOBS_KEY and ALERTS_KEY override
+each key."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.core.settings_schema import Conf, Seconds
+from django.conf import settings
+
+from controlplane.core.settings_schema import Bytes, Conf, Seconds
 from jobs.states import OnWorkerLost
 
 
 @dataclass(frozen=True)
 class JobsSettings:
     claimer_heartbeat_interval: Seconds = 30
-    """Between two signs of life of a claimed attempt."""
+    """Time between two heartbeats of a claimed attempt."""
     runner_heartbeat_interval: Seconds = 30
-    """Between two signs of life of a running attempt."""
+    """Time between two heartbeats of a running attempt."""
     claimed_stale_after: Seconds = 120
-    """A claimed attempt without a sign of life for so long is requeued."""
+    """A claimed attempt without a heartbeat for so long is requeued."""
     running_stale_after: Seconds = 300
-    """A running attempt without a sign of life for so long is lost, though its server is not."""
+    """A running attempt without a heartbeat for so long is lost, even if its server is alive."""
     auto_requeue_stale_claimed: bool = True
-    """False: stale claims stay until an operator acts."""
+    """False: a stale claimed attempt stays until an operator requeues it."""
     auto_fail_stale_running: bool = True
-    """False: stale runners stay until an operator acts."""
+    """False: a stale running attempt stays until an operator fails it."""
     unmatched_after: Seconds | None = 30
-    """A job that no alive worker may run is failed after waiting so long. None: it waits for ever."""
+    """A job that no alive worker may run is failed after it has waited so long. None: it waits without limit."""
     wait_after_loss: bool = True
-    """A job that a worker had that is gone waits for another, flagged. False: it is failed as any other."""
+    """True: a job that lost its worker waits for another one, with a flag. False: UNMATCHED_AFTER holds for it too."""
     cancel_timeout: Seconds = 60
-    """A worker that does not confirm a cancellation for so long has it done for it."""
+    """Time a worker has to confirm a cancellation. After it, the control plane cancels the job itself."""
     on_worker_lost: OnWorkerLost = OnWorkerLost.RESUBMIT
-    """What becomes of a running job whose worker is lost, unless the job says otherwise."""
+    """What happens to a running job whose worker is lost, unless the job sets its own `on_worker_lost`."""
     max_resubmissions: int = 3
-    """Losses a job survives; one more and it is FAILED with RESUBMISSIONS_EXHAUSTED."""
+    """Number of lost workers after which a job is still resubmitted. After one more it is FAILED with
+    RESUBMISSIONS_EXHAUSTED."""
     default_timeout: Seconds | None = None
-    """For jobs that name no timeout_seconds."""
+    """Timeout of jobs without `timeout_seconds`. None: they have no timeout."""
+    waiting_tag_sets_limit: int | None = 1000
+    """Largest number of different tag sets among the waiting jobs of one token or session, because each one slows pages
+    and sweeps. Jobs beyond it are refused with 429. None: no limit."""
     waiting_limit: int | None = 100_000
-    """So many jobs of one token or session may wait at once; more are refused with 429. None: any number."""
+    """Largest number of waiting jobs of one token or session. More are refused with 429. None: no limit."""
+    stored_bytes_limit: Bytes | None = None
+    """Largest size of stored jobs of one token or session, like 500MB. More are refused with 429. None: no limit."""
     sweep_interval: Seconds = 60
-    """Between two recovery sweeps."""
+    """Time between two recovery sweeps."""
     job_retention: Seconds | None = 30 * 86400
-    """Ended jobs are kept so long, with their attempts and superseded reports."""
+    """How long ended jobs are kept, with their attempts and superseded reports. None: they are never deleted."""
     execution_retention: Seconds | None = 30 * 86400
-    """Ended executions are kept so long, with their steps and children; slots of triggers too."""
+    """How long ended executions are kept, with their steps and children, and slots of triggers. None: they are never
+    deleted."""
     heartbeat_retention: Seconds | None = 86400
-    """Heartbeats of attempts are kept so long."""
+    """How long heartbeats of attempts are kept, at least: a whole day in UTC goes at once. None: they are never
+    deleted."""
     history_retention: Seconds | None = 90 * 86400
-    """The figures of each hour, for charts, are kept so long."""
+    """How long the hourly figures of the charts are kept. None: they are never deleted."""
     batch_retention: Seconds | None = 30 * 86400
-    """Bulk actions that have ended are kept so long, with what came of each item."""
+    """How long ended bulk actions are kept, with the outcome of each item. None: they are never deleted."""
 
 
 @dataclass(frozen=True)
 class AlertsSettings:
-    """Who is told when something is wrong, and of what; docs/alerts.md."""
+    """Recipients of alerts, and the rules that send them."""
 
     name: str = "control plane"
-    """What messages call this instance."""
+    """Name of this control plane in messages."""
     webhook_urls: str = ""
-    """Addresses, separated by white space, that messages are posted to."""
+    """Addresses that messages are posted to, separated by white space."""
     webhook_secret: str | None = None
-    """Signs what is posted: `whsec_` and 24 to 64 random bytes in base64."""
+    """Secret that signs posted messages: `whsec_` and 24 to 64 random bytes in base64."""
     webhook_allow_private: bool = False
-    """True: an address may lead into a private network, or to this machine."""
+    """True: addresses in private networks and on this machine are allowed too."""
     email_to: str = ""
-    """Addresses, separated by white space."""
+    """Recipients of e-mail, separated by white space."""
     email_url: str | None = None
-    """Its server: submission://user:password@host (STARTTLS), smtps://… or smtp://…. None: Django's EMAIL settings."""
+    """Mail server: submission://user:password@host (STARTTLS), smtps://… or smtp://…. None: Django's EMAIL settings."""
     email_from: str | None = None
-    """Whom e-mail is from. None: DEFAULT_FROM_EMAIL."""
+    """Sender of e-mail. None: DEFAULT_FROM_EMAIL."""
     apprise_urls: str = ""
-    """Addresses as Apprise has them, separated by white space: slack://…, tgram://…, and many more."""
+    """Apprise addresses, separated by white space: slack://…, tgram://…, and many more."""
     heartbeat_url: str | None = None
-    """Asked for each minute while the liveness check runs: a dead man's switch elsewhere tells when that stops."""
+    """Address that is requested each minute while the liveness check runs. An external dead man's switch can then alert
+    when the requests stop."""
     server_lost: bool = True
-    """A server is DISCONNECTED or in ERROR, by cluster."""
+    """Alert when a server is DISCONNECTED or in ERROR, one alert for each cluster."""
     brake: bool = True
-    """The brake holds a type of server, everywhere or in a cluster."""
+    """Alert when the brake holds servers of a type, in one cluster or in all."""
     check_overdue: bool = True
-    """No liveness check has gone through for three intervals."""
+    """Alert when no liveness check has succeeded for three intervals."""
     quarantine: bool = True
-    """A job is in quarantine."""
+    """Alert when a job is in quarantine."""
     no_matching_worker: bool = True
-    """Jobs wait for tags that no alive worker has."""
+    """Alert when jobs wait for tags that no alive worker has."""
+    stuck_job: bool = True
+    """Alert when a job has the flag waits_after_loss, held_by_lost_server, refused_by_all, stale_runner or
+    stale_claim."""
     version_skew: bool = False
-    """Alive workers of one cluster run several versions."""
+    """Alert when alive workers of one cluster have several versions."""
     oldest_waiting: Seconds | None = 900
-    """A job has waited for longer. None: off."""
+    """Alert when a job has waited longer than this since it last began to wait. None: no such alert."""
+    oldest_snapshot: Seconds | None = 300
+    """Alert when a transaction, a replication slot or a standby has kept dead rows for longer than this. None: no such
+    alert."""
     failures_a_minute: float | None = None
-    """So many jobs failed each minute, over five minutes. More than 200 are not counted. None: off."""
+    """Alert when so many jobs failed per minute, over five minutes. Counting stops at 200. None: no such alert."""
     settle_after: Seconds = 60
-    """What is not found for so long is over."""
+    """Time after which an incident ends if its cause is not found again. A loss ends when its servers are recovered."""
+
+
+def console_url() -> str:
+    """Return the public address of the console without a slash at its end, or an empty text if it is not set."""
+    return str(os.environ.get("CONSOLE_URL") or getattr(settings, "CONSOLE_URL", None) or "").strip().rstrip("/")
 
 
 conf = Conf(JobsSettings, "JOBS")
 alerts_conf = Conf(AlertsSettings, "ALERTS")
 TRIGGERS_INTERVAL = 2
-"""Seconds: how late a slot may be evaluated."""
+"""Seconds between two evaluations of due triggers: a slot is evaluated so late at most."""
+STORED_BYTES_INTERVAL = 2
+"""Seconds between two counts of the stored bytes of each token."""
 BATCHES_INTERVAL = 2
-"""Seconds between two goes at bulk actions."""
+"""Seconds between two runs of bulk actions."""
 HISTORY_INTERVAL = 30
-"""Seconds between two counts of what has ended: charts are so old at most."""
+"""Seconds between two counts of ended jobs: charts are so old at most."""
 PRUNE_INTERVAL = 3600
-"""Seconds between the ticks of what is done once a day: so late it may be, and a scheduler need not live for a day."""
+"""Seconds between two ticks of a daily task, which is late by so much at most. The ticks are this frequent because a
+scheduler may not run for a whole day."""
+
+
+def flag_parameters() -> dict[str, Any]:
+    """Return the parameters of the statements that find flagged jobs (`flagged_jobs`)."""
+    return {
+        **unmatched_parameters(),
+        "fails_stale_running": conf().auto_fail_stale_running,
+        "running_stale_after": conf().running_stale_after,
+        "requeues_stale_claimed": conf().auto_requeue_stale_claimed,
+        "claimed_stale_after": conf().claimed_stale_after,
+    }
 
 
 def unmatched_parameters() -> dict[str, Any]:
-    """What `waits_for_worker` asks: for how long a job waits that no alive worker may run."""
+    """Return the parameters of the rule `waits_for_worker`: how long an unmatched job waits."""
     return {"unmatched_after": conf().unmatched_after, "wait_after_loss": conf().wait_after_loss}

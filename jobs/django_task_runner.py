@@ -1,5 +1,8 @@
-"""What an agent imports to run Django's tasks: Django is set up at the import, so that a task is forked from where that
-is done already, and costs no start of an interpreter."""
+"""Run Django's tasks in an agent.
+
+The import sets Django up, once for each pool process. Without a pool the agent forks each task from a process that has
+already imported this module.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,8 +12,8 @@ import django
 from django.apps import apps
 from django.utils import timezone
 
-from controlplane.agent.job_context import context
-from controlplane.agent.outcomes import exception_path
+from controlplane.agent.from_code.job_context import context
+from controlplane.agent.from_code.outcomes import exception_path
 from jobs.django_tasks import TaskFailed, build_error
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
@@ -25,15 +28,19 @@ else:
 if not apps.ready:
     django.setup()
 with suppress(ImportError):
-    import psycopg_pool  # noqa: F401  # or each task would, with its first query
+    import psycopg_pool  # noqa: F401  # otherwise each task imports it with its first query
 
 
 def run(payload: Mapping[str, Any]) -> Any:
-    """The task of the attempt that this process is the code of; what it returns."""
-    backend = task_backends[payload["backend"]]
-    result = backend.get_result(str(context.job))
+    """Run the task of this process's attempt and return its result."""
+    backend: Any = task_backends[payload["backend"]]
+    # The claim brought all that the first attempt must know. Later ones need the errors of those before.
+    if context.attempt == 1 and context.server and "enqueued_at" in payload:
+        result = backend.build_running_result(payload, str(context.job), context.server)
+    else:
+        result = backend.get_result(str(context.job))
     task_started.send(type(backend), task_result=result)
-    first = [TaskContext(task_result=result)] if result.task.takes_context else []
+    first: list[Any] = [TaskContext(task_result=result)] if result.task.takes_context else []
     try:
         value = normalize_json(result.task.call(*first, *result.args, **result.kwargs))
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""What can be refused; each class says what happened, in words its caller can act on."""
+"""Refusals of calls about jobs. The docstring of a class is the error message that the caller gets."""
 
 from typing import Any
 
@@ -6,119 +6,138 @@ from controlplane.core.problems import Problem
 
 
 class NotAWorker(Problem):
-    """Only a server of type WORKER claims jobs."""
+    """The server is not of type WORKER, so it may not claim jobs."""
 
     code = "not_a_worker"
 
 
 class HeartbeatStale(Problem):
-    """The heartbeat of this worker is stale: it gets work again after the next one."""
+    """The last heartbeat of the worker is stale. Send a heartbeat to get work again."""
 
     code = "heartbeat_stale"
 
 
 class TooManyAttempts(Problem):
-    """A heartbeat names more attempts than this server can hold."""
+    """The heartbeat lists more attempts than the server can hold."""
 
     status = 400
     code = "too_many_attempts"
 
 
 class TooOften(Problem):
-    """This call has more records of one task than a call may have."""
+    """The call has more records of one task than allowed. Send them in several calls."""
 
     status = 400
     code = "too_often"
 
 
 class AlreadyResubmitted(Problem):
-    """This job was resubmitted before, as another job. Set `force` to run it once more."""
+    """The job was already resubmitted as another job. Set `force` to run it once more."""
 
     code = "already_resubmitted"
 
 
 class NotResubmitted(Problem):
-    """This job was not resubmitted before: resubmit it."""
+    """The job was not resubmitted before. Resubmit it without `force`."""
 
     code = "not_resubmitted"
 
 
 class CeleryTask(Problem):
-    """This is a Celery task: its broker hands it out, and its worker ends it. Cancel it instead."""
+    """The job is a Celery task: its broker delivers it, and its worker ends it. Cancel it instead."""
 
     code = "celery_task"
 
 
 class ServerCordoned(Problem):
-    """This server is cordoned: it gets no new work."""
+    """The server is cordoned and gets no new work."""
 
     code = "server_cordoned"
 
 
-class Maintenance(Problem):
-    """This server is in maintenance: it gets no new work."""
+class ServerInMaintenance(Problem):
+    """The server is in maintenance and gets no new work."""
 
     code = "maintenance"
 
 
 class NotRunningYet(Problem):
-    """This server is not RUNNING: a heartbeat must report that state before it claims."""
+    """The server is not RUNNING. It must report that state in a heartbeat before it claims jobs."""
 
     code = "server_not_running"
 
 
 class CsrfFailed(Problem):
-    """A call with a browser session needs its CSRF token."""
+    """The call has a browser session but not its CSRF token. Send it in the header `X-CSRFToken`."""
 
     status = 403
     code = "csrf_failed"
 
 
 class KeyTaken(Problem):
-    """This key was used before, for a job with different content."""
+    """The key was already used for a job with different content. Use another key."""
 
     code = "key_conflict"
 
 
+class DuplicateJob(Problem):
+    """A job with this unique key is already there."""
+
+    code = "duplicate_job"
+
+
 class JobUnknown(Problem):
-    """There is no job with this id, or it is not yours."""
+    """The job does not exist or is not yours."""
 
     status = 404
     code = "not_found"
 
 
 class JobEnded(Problem):
-    """This job has ended: nothing changes it any more."""
+    """The job has ended and cannot be changed."""
 
     code = "job_ended"
 
 
-class JobWaiting(Problem):
-    """This job already waits for a worker: no worker has it."""
+class AlreadyStarted(Problem):
+    """The job has started or ended. Only a job that waits can be changed."""
+
+    code = "already_started"
+
+
+class ImpossibleChange(Problem):
+    """The job cannot have this value."""
+
+    status = 400
+    code = "invalid"
+
+
+class JobAlreadyWaiting(Problem):
+    """The job already waits for a worker."""
 
     code = "job_waiting"
 
 
 class JobBlocked(Problem):
-    """This job waits for other steps: it can be cancelled, not failed."""
+    """The job waits for other steps. It can be cancelled but not failed."""
 
     code = "job_blocked"
 
 
 class JobNotWaiting(Problem):
-    """This job does not wait for a worker."""
+    """The job does not wait for a worker."""
 
     code = "job_not_waiting"
 
 
 class NotQuarantined(Problem):
-    """This job is not in quarantine, or no longer."""
+    """The job is not, or no longer, in quarantine."""
 
     code = "not_quarantined"
 
 
 class CancelRequested(Problem):
-    """This job is being cancelled: it can be run again only after that."""
+    """The job is being cancelled. It can run again only after that."""
 
     code = "cancel_requested"
 
@@ -146,99 +165,119 @@ class WorkersCordoned(NoFreshWorkers):
 
 
 PROBLEMS_BY_FILTER: dict[str, type[NoFreshWorkers]] = {"maintenance": WorkersInMaintenance, "cordon": WorkersCordoned}
-"""By the filter that rules all workers out; of the others the filter says enough."""
+"""Error class for each filter that excludes all workers. All other filters raise NoFreshWorkers."""
 
 
 class NoRunner(Problem):
-    """No worker of the fleet takes this action."""
+    """The fleet has no worker that accepts this action."""
 
     code = "no_runner"
 
 
 class TooManyWaiting(Problem):
-    """Too many of your jobs are waiting: submit more once some of them have started."""
+    """The caller has too many waiting jobs. Submit more when some of them have started."""
 
     status = 429
     code = "too_many_waiting"
 
 
+class TooManyTagSets(Problem):
+    """The waiting jobs of the caller have too many different sets of tags. Submit more when some have started."""
+
+    status = 429
+    code = "too_many_tag_sets"
+
+
+class QuotaExceeded(Problem):
+    """The jobs of the caller use all of their storage. Submit more when retention has deleted old ones."""
+
+    status = 429
+    code = "quota_exceeded"
+
+
 class TryAgain(Problem):
-    """The job that had this key has just been removed; the same call again makes a new one."""
+    """The job with this key was just deleted. Send the same call again to create a new one."""
 
     status = 503
     code = "try_again"
 
 
 class ExecutionUnknown(Problem):
-    """There is no execution with this id, or it is not yours."""
+    """The execution does not exist or is not yours."""
 
     status = 404
     code = "not_found"
 
 
 class ExecutionEnded(Problem):
-    """This execution has ended: nothing changes it any more."""
+    """The execution has ended and cannot be changed."""
 
     code = "execution_ended"
 
 
 class ExecutionRunning(Problem):
-    """This execution has not ended."""
+    """The execution has not ended yet."""
 
     code = "execution_running"
 
 
 class StepHasChild(Problem):
-    """This step is an execution of its own: act on that execution."""
+    """The step is an execution of its own. Act on that execution."""
 
     code = "step_has_child"
 
 
 class TriggerUnknown(Problem):
-    """No trigger has this id."""
+    """The trigger does not exist."""
 
     status = 404
     code = "not_found"
 
 
 class TriggerNameTaken(Problem):
-    """Another trigger has this name."""
+    """Another trigger has this name. Choose another one."""
 
     code = "name_conflict"
 
 
 class TriggerChanged(Problem):
-    """This trigger has just been changed by another call: with both it would have two schedules, or none."""
+    """The trigger was just changed by another call. Both changes together would leave it with two schedules or none."""
 
     code = "trigger_changed"
 
 
+class TriggerUnusable(Problem):
+    """The stored trigger is no longer valid on this system. Change it."""
+
+    code = "trigger_unusable"
+
+
 class TriggerPaused(Problem):
-    """This trigger is paused already: no slot of it comes."""
+    """The trigger is already paused."""
 
     code = "trigger_paused"
 
 
 class TriggerNotPaused(Problem):
-    """This trigger is not paused."""
+    """The trigger is not paused."""
 
     code = "trigger_not_paused"
 
 
 class EvaluationInFlight(Problem):
-    """This trigger is already being evaluated."""
+    """The trigger is already being evaluated."""
 
     code = "evaluation_in_flight"
 
 
 class BatchUnknown(Problem):
-    """There is no batch with this id, or it is not yours."""
+    """The bulk action does not exist or is not yours."""
 
     status = 404
     code = "not_found"
 
 
 class BatchEnded(Problem):
-    """This bulk action has ended: there is nothing to stop."""
+    """The bulk action has already ended."""
 
     code = "batch_ended"

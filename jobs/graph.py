@@ -1,4 +1,4 @@
-"""The steps of an execution as a graph: whether they can be run at all, and in which order. Django-free."""
+"""Graph of the steps of an execution: find errors in its dependencies, and the order of the steps. Needs no Django."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,34 +6,36 @@ from graphlib import CycleError, TopologicalSorter
 
 STEPS_LIMIT = 10_000
 WORDS_LIMIT = 10
-"""Keys that a message names at most."""
+"""Largest number of keys in a message."""
 
 
 def dependency_problems(steps: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is wrong with steps that depend on each other by key, in sentences that name them."""
+    """Return a sentence for each error in the dependencies: unknown keys or a cycle. `steps` maps a key to its keys."""
     unknown = [f"{key!r} depends on {on!r}" for key, needs in steps.items() for on in needs if on not in steps]
     if unknown:
-        return [f"No step has the key that is depended on: {join_words(unknown)}."]
+        return [f"Steps depend on keys that no step has: {join_words(unknown)}."]
     try:
         TopologicalSorter(steps).prepare()
     except CycleError as error:
-        return [f"The steps depend on each other in a ring: {join_words([repr(key) for key in error.args[1]], ' → ')}."]
+        return [
+            f"The steps depend on each other in a cycle: {join_words([repr(key) for key in error.args[1]], ' → ')}."
+        ]
     return []
 
 
 def repeated_keys(keys: Sequence[str]) -> list[str]:
-    """Keys that are there more than once."""
+    """Return the keys that occur more than once."""
     return [key for key, count in Counter(keys).items() if count > 1]
 
 
 def join_words(words: Sequence[str], between: str = ", ") -> str:
-    """Some words for a message, not all when they are many."""
+    """Join words for a message. Leave out those beyond WORDS_LIMIT."""
     more = [f"… and {len(words) - WORDS_LIMIT} more"] if len(words) > WORDS_LIMIT else []
     return between.join([*words[:WORDS_LIMIT], *more])
 
 
 def step_ranks(steps: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many steps stand before each, on the longest way to it: the columns of a drawing."""
+    """Return the column of each step in a drawing: the number of steps on the longest path before it."""
     order = TopologicalSorter(steps).static_order()
     rank_of: dict[str, int] = {}
     for key in order:

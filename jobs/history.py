@@ -1,4 +1,4 @@
-"""How the past is counted: spans, dimensions, and how durations are counted so that counts can be added up."""
+"""Spans, dimensions and histogram bins of the history of jobs. Counts of bins can be added."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from controlplane.core.described import Described
 
 KEYS_KEPT = 100
-"""Of the tags, actions and clusters of one minute or hour: the most frequent. The others are counted together."""
+"""Number of most frequent tags, actions or clusters per minute or hour. The others are counted together."""
 BINS_PER_DOUBLING = 4
-"""Bin `k` holds the durations from 2^(k/4) ms on: a percentile is read from it within 9 per cent."""
+"""Bin `k` starts at 2^(k/4) ms, so that percentiles are exact within 9 per cent."""
 MARGIN = 120
-"""Seconds before the last count that are counted again each time: the database's clock may go back by so much."""
+"""Seconds before the last count that are counted again each time, because the database's clock may go back so far."""
 SETTLED = 3600
-"""Seconds for which no transaction of ours is open: those that last are ended by the limits of each role."""
+"""Seconds after which no transaction of ours is still open. The limits of each database role end longer ones."""
 HOURS_AT_ONCE = 6
-"""Of one transaction, where much is to be caught up."""
+"""Largest number of hours that one transaction counts when the history is behind."""
 FIRST_HOURS = 8 * 24
-"""How far the first count goes back."""
+"""Hours before now at which the first count starts."""
 MINUTES_KEPT_HOURS = 25
 
 
 class Span(Described):
     MINUTE = "minute", "Kept for a day."
-    HOUR = "hour", "Added up of its minutes once these are final, and kept for JOBS[HISTORY_RETENTION]."
+    HOUR = "hour", "Sum of its minutes once they are final, kept for JOBS[HISTORY_RETENTION]."
 
 
 class Dimension(Described):
-    """What jobs are counted by, beside all together."""
+    """Property that jobs are counted by, besides the count of all jobs."""
 
     TAG = "tag", "Each tag that the job requires of a worker."
-    ACTION = "action", "The type of its action, with the name of what it runs."
-    CLUSTER = "cluster", "That of the server which had its last attempt."
+    ACTION = "action", "Type of its action, with the name of what it runs."
+    CLUSTER = "cluster", "Cluster of the server of its last attempt."
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of time up to now, and the points that it is drawn with."""
+    """Period up to now, and the step between the points of its chart, in seconds."""
 
     name: str
     seconds: int
@@ -60,7 +60,10 @@ DEFAULT_WINDOW = "1h"
 
 
 def percentile(counts: Mapping[str, int], share: float) -> float | None:
-    """The seconds that this share of the durations did not exceed, by the middle of their bin. None: there are none."""
+    """Return the percentile of durations in seconds: the middle of its bin. `counts` maps bins to counts.
+
+    Return None if there are no durations.
+    """
     total = sum(counts.values())
     rank, seen = share * total, 0
     for bin, count in sorted((int(bin), count) for bin, count in counts.items()):
@@ -71,7 +74,7 @@ def percentile(counts: Mapping[str, int], share: float) -> float | None:
 
 
 def add_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by bin, added up."""
+    """Add counts by bin."""
     total: Counter[str] = Counter()
     for part in parts:
         total.update(part)

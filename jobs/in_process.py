@@ -1,5 +1,6 @@
-"""For the code of a Django project that has the control plane among its apps: jobs that exist if and only if the
-transaction commits in which they are submitted.
+"""Submit jobs from the code of a Django project that has the control plane among its apps.
+
+The jobs exist if and only if the caller's transaction commits:
 
     from jobs.in_process import submit
 
@@ -7,8 +8,8 @@ transaction commits in which they are submitted.
         order.save()
         job = submit({"type": "callable", "path": "shop.mail:confirm"}, payload={"order": order.pk})
 
-The transaction is of the database of the control plane: `default`, unless CONTROLPLANE_DATABASE names another. The id
-finds the job again: `WorkerJob.objects.get(pk=job)`. With `namespace="red"` it is one of the namespace red.
+The transaction must be of the control plane's database: `default`, unless CONTROLPLANE_DATABASE names another.
+`WorkerJob.objects.get(pk=job)` finds the job. With `namespace="red"` it belongs to the namespace red.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from controlplane.agent.limits import BODY_LIMIT
 from controlplane.agent.tracing import span_of_submission
 from controlplane.core.rest import validate_body
 from jobs.api.serializers.executions import SubmissionRequest
-from jobs.services import drafts, submission
+from jobs.services import drafts, unique_jobs
 from liveness.api.access import NamespaceQuery
 from liveness.models import DEFAULT_NAMESPACE
 from liveness.services import tokens
@@ -30,12 +31,14 @@ from liveness.services import tokens
 def submit(
     action: Mapping[str, Any], payload: Any = None, *, namespace: str = DEFAULT_NAMESPACE, **options: Any
 ) -> UUID:
-    """A job, in the transaction of its caller; its id. `options` are the fields of `POST /jobs`: tags, priority,
-    timeout_seconds, available_at, good_until, max_retries, key and so on. Workers of this namespace alone get it.
+    """Submit a job in the caller's transaction and return its id.
 
-    The same key again is the same job. What the project itself submits has one owner, and no limit of how many wait.
-    Raises rest_framework's ValidationError for what the API would refuse with 400, whose `detail` says where, and a
-    Problem, with `code` and `detail`, for what it would refuse otherwise.
+    `options` are the fields of `POST /jobs`: tags, priority, timeout_seconds, available_at, good_until, max_retries,
+    key, unique and so on. Only workers of the namespace get the job. The same `key` again returns the same job. All
+    jobs of the project's code have one owner, without a limit of waiting jobs.
+
+    Raise rest_framework's ValidationError if the API would respond with 400; its `detail` names the field. Raise a
+    Problem with `code` and `detail` if the API would refuse the job otherwise.
     """
     fields = {"action": action, **({} if payload is None else {"payload": payload}), **options}
     [job] = submit_many([fields], namespace=namespace)
@@ -43,7 +46,10 @@ def submit(
 
 
 def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_NAMESPACE) -> list[UUID]:
-    """All or none of these jobs, each with the fields of `POST /jobs`; their ids, in order. See `submit`."""
+    """Submit all or none of these jobs, and return their ids in the same order.
+
+    Each job has the fields of `POST /jobs`. Errors are those of `submit`.
+    """
     NamespaceQuery.read(namespace)
     wanted = []
     for job in jobs:
@@ -52,11 +58,11 @@ def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_N
     owner = tokens.get_project_token()
     with span_of_submission() as trace:
         wanted = [{"traceparent": trace, **job} for job in wanted]
-        submitted = submission.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)
+        submitted = unique_jobs.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)
     return [job.id for job in submitted]
 
 
 def refuse_oversized(job: Mapping[str, Any]) -> None:
-    """Raises ValidationError for what would be too large for the body of a call, and so for a worker's claim."""
+    """Raise ValidationError if a job is larger than the body of a call, because no worker could claim it then."""
     if (size := len(drafts.dump_sorted_json(job).encode())) > BODY_LIMIT:
-        raise ValidationError({"payload": [f"The job has {size} bytes of JSON; at most {BODY_LIMIT}."]})
+        raise ValidationError({"payload": [f"The job has {size} bytes of JSON, but may have at most {BODY_LIMIT}."]})

@@ -1,4 +1,4 @@
-"""What there is to view, and the permission that each takes. Attempts, logs and superseded reports are a job's."""
+"""Permissions to view each type of object. The one for jobs covers their attempts, logs and superseded reports."""
 
 VIEWS = {
     "server": "liveness.view_server",

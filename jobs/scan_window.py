@@ -1,4 +1,4 @@
-"""How far a list looks. What no index finds is looked for in the newest so many rows, and on from there when asked."""
+"""Limits of searches without an index: a list searches SCAN_LIMIT rows, and its next page continues after them."""
 
 from typing import Any
 from uuid import UUID
@@ -17,14 +17,16 @@ SCAN_LIMIT = 10_000
 def next_scan_window(
     rows: QuerySet[Any], before: UUID | None = None, state: str | None = None, *, oldest_first: bool = False
 ) -> tuple[QuerySet[Any], UUID | None]:
-    """The next SCAN_LIMIT of these rows that are in a state, latest or oldest first, and the id of the last; None: all
-    of them."""
+    """Return the next SCAN_LIMIT rows in a state (None: any), latest or oldest first, and the id of the last of them.
+
+    The id is None if no rows are left after them. `before` is the id that the previous window returned.
+    """
     sign, onward, back = ("", "pk__gt", "pk__lte") if oldest_first else ("-", "pk__lt", "pk__gte")
     rest = rows.filter(**{onward: before}) if before else rows
     if state is None:
         ids = rest.order_by(f"{sign}pk").values_list("pk", flat=True)
     else:
-        # A range and this order, which the index of states alone has: nothing else is to be walked over.
+        # A range condition with this order can use only the index of states, so the planner chooses no longer scan.
         ids = (
             rest.filter(state__range=(state, state)).order_by(f"{sign}state", f"{sign}pk").values_list("pk", flat=True)
         )
@@ -38,24 +40,27 @@ def next_scan_window(
 
 
 def filter_by_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:
-    """Narrowed to triggers, if it is they: they have an index. The others have none, for most jobs are."""
+    """Filter jobs by kind if it is TRIGGER, which has an index. Other kinds have none, because most jobs match."""
     return jobs.filter(kind=kind) if kind == JobKind.TRIGGER else jobs
 
 
 def field_is_any_of(field: str, values: QuerySet[Any] | Given) -> Func:
-    """It is one of these, which are found first, and each then by an index, whatever the planner expects."""
+    """Return a condition: the field is one of these values.
+
+    The values are read first, and then each row is found by an index, whatever the planner estimates.
+    """
     found = Func(values, template="ARRAY(%(expressions)s)") if isinstance(values, Given) else ArraySubquery(values)
     one = "%(expressions)s)"
     return Func(field, found, template=one, arg_joiner=" = ANY (", output_field=BooleanField())
 
 
 def has_key_condition(key: str) -> Q:
-    """Jobs, or executions, of this key: they are found by it owner by owner."""
+    """Return a condition: jobs or executions with this key. The index is searched owner by owner."""
     return Q(key=key) & (Q(field_is_any_of("owner", ApiToken.objects.values("pk"))) | Q(owner=None))
 
 
 def attempts_of_servers(name: str, server: UUID | None) -> tuple[QuerySet[Attempt], bool]:
-    """The attempts of servers by name or id, and whether they are few enough to look at all of them: one query."""
+    """Return the attempts of the servers with this name or id, and True if they are few enough to search them all."""
     own = Attempt.objects.filter(server=OuterRef("pk")).order_by("-pk").values("pk")[: SCAN_LIMIT + 1]
     count = Subquery(own, template="(SELECT count(*) FROM (%(subquery)s) own)", output_field=IntegerField())
     servers = Server.objects.filter(Q(name=name) | Q(pk=server) if server else Q(name=name))

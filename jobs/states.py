@@ -1,178 +1,214 @@
-"""The states of worker jobs, attempts and executions and every legal transition between them.
+"""States of worker jobs, attempts and executions, and every legal transition between them.
 
-All guards are derived from these tables: the services, the CHECK constraints, the database
-triggers and the diagrams in docs/reference.md.
+All guards are derived from these tables: the services, the CHECK constraints, the database triggers, and the diagrams
+in the documentation.
 """
 
 from controlplane.core.described import Described
 
 
 class JobState(Described):
-    """Where a job is. Each line says what it means, and who moves the job on."""
+    """State of a job. Each line explains the state and names what changes it."""
 
-    BLOCKED = "BLOCKED", "A step that waits for the steps it depends on. Their ends move it on."
-    PENDING = "PENDING", "It waits for a worker. A worker claims it; the recovery sweep ends it when its time is over."
-    CLAIMED = "CLAIMED", "A worker has it, its code has not started. The worker starts or releases it, or is lost."
-    RUNNING = "RUNNING", "Its code runs. The worker reports its end; or it is recovered from a lost worker."
-    COMPLETED = "COMPLETED", "It has ended with a result. Nobody moves it on; retention deletes it."
-    FAILED = "FAILED", "It has ended with an error. Nobody moves it on; resubmitting makes another job."
-    CANCELLED = "CANCELLED", "Somebody, or its execution, has ended it. Nobody moves it on."
-    SKIPPED = "SKIPPED", "A step that a step it depends on kept from starting. Nobody moves it on."
-    EXPIRED = "EXPIRED", "It waited past its good_until. Nobody moves it on."
+    BLOCKED = "BLOCKED", "A step that waits for the steps it depends on. It becomes PENDING or SKIPPED when they end."
+    PENDING = "PENDING", "It waits for a worker to claim it. After its good_until the recovery sweep ends it."
+    CLAIMED = "CLAIMED", "A worker has it but has not started its code. The worker starts it or gives it back."
+    RUNNING = "RUNNING", "Its code runs. The worker reports its end. If the worker is lost, the job is recovered."
+    COMPLETED = "COMPLETED", "Ended with a result. Final; retention deletes it."
+    FAILED = "FAILED", "Ended with an error. Final; resubmitting it creates another job."
+    CANCELLED = "CANCELLED", "Cancelled by a person, a client or its execution. Final."
+    SKIPPED = (
+        "SKIPPED",
+        "A step that did not start: its condition is false, or a step before it did not complete. Final.",
+    )
+    EXPIRED = "EXPIRED", "It waited past its good_until. Final."
 
 
 class AttemptState(Described):
-    """Where one try of a job is. Each line says what it means, and who moves the attempt on."""
+    """State of one attempt of a job. Each line explains the state and names what changes it."""
 
-    CLAIMED = "CLAIMED", "Its worker has it, its code has not started. The worker moves it on, or recovery."
-    RUNNING = "RUNNING", "Its code runs. The worker reports its end; recovery ends it when the worker is lost."
-    COMPLETED = "COMPLETED", "Its code has ended with a result, which is the job's. It never moves again."
-    FAILED = "FAILED", "Its code has ended with an error, or the control plane has given it up. It never moves again."
-    CANCELLED = "CANCELLED", "It was stopped because its job was cancelled. It never moves again."
-    RESUBMITTED = "RESUBMITTED", "Its code was lost or interrupted, and the job waits again. It never moves again."
-    REQUEUED = "REQUEUED", "It was lost before its code started, and the job waits again. It never moves again."
-    RELEASED = (
-        "RELEASED",
-        "Its worker gave it back before its code started, and the job waits again. It never moves again.",
-    )
+    CLAIMED = "CLAIMED", "Its worker has it but has not started its code. The worker starts it, or recovery ends it."
+    RUNNING = "RUNNING", "Its code runs. The worker reports its end. If the worker is lost, recovery ends it."
+    COMPLETED = "COMPLETED", "Its code ended with a result, which is the result of the job. Final."
+    FAILED = "FAILED", "Its code ended with an error, or the control plane ended it. Final."
+    CANCELLED = "CANCELLED", "It was stopped because its job was cancelled. Final."
+    RESUBMITTED = "RESUBMITTED", "Its code was lost or interrupted, and the job waits again. Final."
+    REQUEUED = "REQUEUED", "It was lost before its code started, and the job waits again. Final."
+    RELEASED = "RELEASED", "Its worker gave it back before its code started, and the job waits again. Final."
 
 
 class ExecutionState(Described):
-    """Where an execution is. Each line says what it means, and who moves the execution on."""
+    """State of an execution. Each line explains the state and names what changes it."""
 
-    RUNNING = "RUNNING", "Its steps run or wait. The end of the last one moves it on; or somebody cancels it."
-    CANCELLING = (
-        "CANCELLING",
-        "It is cancelled and waits for steps that still run. The end of the last one moves it on.",
-    )
-    COMPLETED = "COMPLETED", "All of its steps have ended well. Nobody moves it on; rerunning makes another execution."
-    FAILED = "FAILED", "A step has failed, or its time was over, and its hooks have ended. Nobody moves it on."
-    CANCELLED = "CANCELLED", "It was cancelled, and all of its steps have ended. Nobody moves it on."
+    RUNNING = "RUNNING", "Its steps run or wait. It ends with its last step, or is cancelled."
+    CANCELLING = "CANCELLING", "It is cancelled and waits for steps that still run. It ends with the last of them."
+    COMPLETED = "COMPLETED", "All of its steps ended without an error. Final; rerunning it creates another execution."
+    FAILED = "FAILED", "A step failed, or the execution timed out, and its hooks have ended. Final."
+    CANCELLED = "CANCELLED", "It was cancelled, and all of its steps have ended. Final."
 
 
 class BatchState(Described):
-    """Where a bulk action is. Each line says what it means, and who moves it on."""
+    """State of a bulk action. Each line explains the state and names what changes it."""
 
-    RUNNING = "RUNNING", "Its items are acted on, one after the other. The last outcome ends it; or somebody stops it."
-    COMPLETED = "COMPLETED", "Each of its items has an outcome. Nobody moves it on; retention deletes it."
-    STOPPED = "STOPPED", "Somebody has stopped it: what is done stays done, the rest is left alone."
+    RUNNING = "RUNNING", "Its items are processed one by one. It ends with the last outcome, or is stopped."
+    COMPLETED = "COMPLETED", "Each of its items has an outcome. Final; retention deletes it."
+    STOPPED = "STOPPED", "It was stopped. Processed items stay as they are; the rest is not processed."
 
 
 class ItemOutcome(Described):
-    """What came of one of those that a bulk action acts on."""
+    """Outcome of one item of a bulk action."""
 
-    PENDING = "PENDING", "Nothing was done to it yet."
-    DONE = "DONE", "It was acted on."
-    REFUSED = "REFUSED", "It did not apply any more; the reason says why."
+    PENDING = "PENDING", "The item is not processed yet."
+    DONE = "DONE", "The action was applied."
+    REFUSED = "REFUSED", "The action no longer applied to the item; see the reason."
 
 
 class OnWorkerLost(Described):
-    """What becomes of a running job whose worker is lost."""
+    """Handling of a running job whose worker is lost."""
 
-    RESUBMIT = "RESUBMIT", "It is run again by another worker."
+    RESUBMIT = "RESUBMIT", "Another worker runs it again."
     FAIL = "FAIL", "It is FAILED with WORKER_CRASHED."
 
 
-class RetryBackoff(Described):
-    """How long a failed job waits before each retry."""
+class UniqueWhile(Described):
+    """Time in which the unique key of a job finds it."""
 
-    FIXED = "fixed", "retry_delay_seconds each time."
-    EXPONENTIAL = "exponential", "retry_delay_seconds at first, then twice as long each time."
+    WAITING = "waiting", "While it waits for a worker."
+    ACTIVE = "active", "While it waits or runs."
+
+
+class OnConflict(Described):
+    """Handling of a submission whose unique key finds another job."""
+
+    RETURN = "return", "Return the job that is there."
+    REFUSE = "refuse", "Refuse the submission (409, `duplicate_job`)."
+    REPLACE = "replace", "Give the waiting job the new payload and priority."
+    EXTEND = "extend", "Also move its `available_at`."
+
+
+class RetryBackoff(Described):
+    """Wait of a failed job before each retry."""
+
+    FIXED = "fixed", "retry_delay_seconds before each retry."
+    EXPONENTIAL = "exponential", "retry_delay_seconds before the first retry, then twice as long before each next one."
 
 
 class Unmatched(Described):
-    """What becomes of a job that no alive worker may run."""
+    """Handling of a job that no alive worker may run."""
 
     FAIL = "fail", "It is failed after UNMATCHED_AFTER."
-    WAIT = "wait", "It waits until there is one."
+    WAIT = "wait", "It waits for such a worker."
+
+
+class Isolation(Described):
+    """Process that a worker must give a job. Without it the worker decides."""
+
+    PROCESS = "process", "Each attempt has a process of its own."
 
 
 QUARANTINED = ("RESUBMISSIONS_EXHAUSTED", "WORKER_CRASHED")
-"""The codes of FAILED jobs whose workers died of them, or so it seems: somebody should look at them."""
+"""Error codes of FAILED jobs that probably killed their workers, so a person should look at them."""
 
 
 class Flag(Described):
-    """Why a job stands still until somebody sees to it."""
+    """Reason why a job makes no progress until somebody acts."""
 
     HELD_BY_LOST_SERVER = (
         "held_by_lost_server",
         "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
     )
-    WAITS_FOR_TAGS = "waits_for_tags", "waiting for tags that no worker alive has"
-    REFUSED_BY_ALL = "refused_by_all", "waiting though every worker alive that has the tags refused it"
-    WAITS_AFTER_LOSS = "waits_after_loss", "waiting for another worker: one that had it is gone"
+    STALE_RUNNER = (
+        "stale_runner",
+        "RUNNING without heartbeats of its code, and nothing ends it by itself: fail it or resubmit it by hand",
+    )
+    STALE_CLAIM = (
+        "stale_claim",
+        "CLAIMED without heartbeats, while AUTO_REQUEUE_STALE_CLAIMED is off: requeue it by hand",
+    )
+    WAITS_FOR_TAGS = "waits_for_tags", "waiting for tags that no alive worker has"
+    REFUSED_BY_ALL = "refused_by_all", "waiting although every alive worker with its tags refused it"
+    WAITS_AFTER_LOSS = "waits_after_loss", "waiting for another worker, because its worker was lost"
 
 
 class JobKind(Described):
-    """Who asked for a job."""
+    """Origin of a job."""
 
-    TASK = "TASK", "A client, or an execution of which it is a step."
-    TRIGGER = "TRIGGER", "A trigger: its output says whether an execution starts."
-    CELERY = "CELERY", "A Celery application, for one of its tasks: its broker gives it out, no worker claims it here."
+    TASK = "TASK", "Submitted by a client, or a step of an execution."
+    TRIGGER = "TRIGGER", "Created by a trigger. Its output decides whether an execution starts."
+    CELERY = "CELERY", "Record of a Celery task. Its broker delivers it; no worker claims it here."
 
 
 class TaskState(Described):
-    """What a Celery worker says of a task. The first two go on; the last two are said of tasks in its broker's
-    quarantine, by any worker of the same token."""
+    """State of a task that a Celery worker reports. HELD and RUNNING are not final.
 
-    HELD = "HELD", "Prefetched, or waiting for its time. Its worker moves it on."
-    RUNNING = "RUNNING", "Its code runs. Its worker moves it on."
+    QUARANTINED and SENT are about tasks in the quarantine of the broker. Any worker of the same token may report them.
+    """
+
+    HELD = "HELD", "Prefetched, or waiting for its time. Its worker starts it or gives it back."
+    RUNNING = "RUNNING", "Its code runs. Its worker reports its end."
     COMPLETED = "COMPLETED", "It ended without an error."
     FAILED = "FAILED", "It ended with an error."
-    RETRIED = "RETRIED", "It failed, and a message for the next try is under way."
-    LOST = "LOST", "Its worker, or the child it ran in, was lost, and the message went back to its queue."
-    RETURNED = "RETURNED", "The message went back to its queue, and nobody was lost."
+    RETRIED = "RETRIED", "It failed, and a message for the next try was sent."
+    LOST = "LOST", "Its worker, or the child process that ran it, was lost. The message went back to its queue."
+    RETURNED = "RETURNED", "The message went back to its queue, although no worker was lost."
     REVOKED = "REVOKED", "It was revoked, or it expired."
-    QUARANTINED = "QUARANTINED", "Lost too often: no message goes back."
-    SENT = "SENT", "It was sent out of quarantine, to its queue."
+    QUARANTINED = "QUARANTINED", "Lost too often: its message does not go back to the queue."
+    SENT = "SENT", "Its message was sent from quarantine back to its queue."
 
 
 class Missed(Described):
-    """What becomes of the slots of a trigger that passed while nobody evaluated it."""
+    """Handling of slots of a trigger that passed without an evaluation."""
 
-    FIRE_ONCE = "fire_once", "The last of them is evaluated."
+    FIRE_ONCE = "fire_once", "Only the last of them is evaluated."
     SKIP = "skip", "None of them is evaluated."
 
 
 class SlotOutcome(Described):
-    """What came of a slot of a trigger."""
+    """Outcome of a slot of a trigger."""
 
-    EVALUATING = "EVALUATING", "The job that decides is waiting or running. Its end moves the slot on."
-    FIRED = "FIRED", "It started an execution."
-    NOT_FIRED = "NOT_FIRED", "The job said that nothing is to be started."
-    FAILED = "FAILED", "The job failed, or its output was no answer."
-    MISSED = "MISSED", "It passed while nobody evaluated the trigger, or while another evaluation ran."
+    EVALUATING = "EVALUATING", "The job that evaluates the slot is waiting or running."
+    FIRED = "FIRED", "The slot started an execution."
+    NOT_FIRED = "NOT_FIRED", "The job decided not to start an execution."
+    FAILED = "FAILED", "The job failed, or its output was not valid."
+    MISSED = "MISSED", "The slot passed while no executor ran, or while another evaluation ran."
 
 
 class TriggerState(Described):
-    """Whether the slots of a trigger's schedule come."""
+    """State of a trigger."""
 
-    ENABLED = "ENABLED", "It is evaluated at each slot of its schedule. An operator pauses it."
-    PAUSED = "PAUSED", "No slot comes, none is missed. An operator resumes it, or has it evaluated all the same."
+    ENABLED = "ENABLED", "It is evaluated at each slot of its schedule. An operator may pause it."
+    PAUSED = "PAUSED", "It has no slots and misses none. An operator may resume it, or evaluate it once."
 
 
 class EventCode(Described):
-    """What the control plane itself does in an execution."""
+    """Action of the control plane itself in an execution."""
 
-    JOB_RESUBMITTED = "JOB_RESUBMITTED", "The running attempt of a step was lost; the step is run again."
-    JOB_REQUEUED = "JOB_REQUEUED", "The attempt of a step was lost before its code started; the step waits again."
+    JOB_RESUBMITTED = "JOB_RESUBMITTED", "The running attempt of a step was lost. The step runs again."
+    JOB_REQUEUED = "JOB_REQUEUED", "The attempt of a step was lost before its code started. The step waits again."
     WORKER_CRASHED = "WORKER_CRASHED", "The worker of a step was lost, and the step is FAILED."
+    CODE_MAY_RUN = (
+        "CODE_MAY_RUN",
+        "A step ended, but its code may still run. Dependent steps and hooks wait until it ends.",
+    )
     STEP_TIMEOUT = "STEP_TIMEOUT", "A step ran longer than its timeout_seconds."
     EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT", "The execution ran longer than its timeout_seconds and is cancelled."
     NO_MATCHING_WORKER = "NO_MATCHING_WORKER", "No alive worker may run a step, and the step is FAILED."
     RETRY = "RETRY", "A step failed and is tried again."
-    STEP_SKIPPED = "STEP_SKIPPED", "A step that a step depends on did not complete."
-    HOOK_FAILED = "HOOK_FAILED", "A hook failed; the execution ends as it would have."
+    STEP_SKIPPED = (
+        "STEP_SKIPPED",
+        "A step was skipped: its condition is false, or a step before it did not complete.",
+    )
+    HOOK_FAILED = "HOOK_FAILED", "A hook failed. That does not change how the execution ends."
     EXECUTION_REPAIRED = (
         "EXECUTION_REPAIRED",
-        "What had stood still, though what it waited for had ended, was moved on.",
+        "A step or the execution still waited for something that had ended, and was started or ended.",
     )
 
 
 _ = JobState
 
 JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
-    _.BLOCKED: {_.PENDING, _.SKIPPED, _.CANCELLED},
+    _.BLOCKED: {_.PENDING, _.SKIPPED, _.FAILED, _.CANCELLED},
     _.PENDING: {_.CLAIMED, _.RUNNING, _.CANCELLED, _.FAILED, _.EXPIRED},
     _.CLAIMED: {_.RUNNING, _.PENDING, _.FAILED, _.CANCELLED},
     _.RUNNING: {_.COMPLETED, _.FAILED, _.CANCELLED, _.PENDING},
@@ -183,13 +219,13 @@ JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
     _.EXPIRED: set(),
 }
 JOB_INITIAL = {_.PENDING, _.BLOCKED}
-"""What a job may begin as. Workers move on the one, ends of steps the other. (A step that a restart of its execution
-keeps begins COMPLETED.)"""
+"""First states of a job. A worker claims a PENDING job; the ends of other steps change a BLOCKED one. Exception: a step
+that a restart of its execution keeps starts as COMPLETED."""
 
 TERMINAL = {state for state, onward in JOB_TRANSITIONS.items() if not onward}
-"""The states of a job that has ended. Nobody moves it on."""
+"""Final states of a job."""
 OPEN = set(JobState) - TERMINAL
-"""The states of a job that has not ended. Workers, recovery and the ends of other steps move it on."""
+"""States of a job that has not ended. Workers, recovery and the ends of other steps change them."""
 
 _a = AttemptState
 
@@ -199,13 +235,13 @@ ATTEMPT_TRANSITIONS: dict[AttemptState, set[AttemptState]] = {
     **{ended: set() for ended in _a if ended not in (_a.CLAIMED, _a.RUNNING)},
 }
 ATTEMPT_INITIAL = {_a.CLAIMED}
-"""What an attempt begins as: its worker moves it on, or recovery."""
+"""First state of an attempt. Its worker or recovery changes it."""
 
 LIVE = {state for state, onward in ATTEMPT_TRANSITIONS.items() if onward}
-"""A worker holds the attempt, and its job: the job is in the state of the same name. The worker moves it on, or
-recovery."""
+"""States in which a worker holds the attempt. Its job is in the state of the same name. The worker or recovery changes
+them."""
 INTERRUPTED = {_a.RESUBMITTED, _a.REQUEUED, _a.RELEASED}
-"""The attempt ended and the job did not: it waited for another try. Nobody moves the attempt on."""
+"""Final states of an attempt whose job did not end but waited for another attempt."""
 
 _e = ExecutionState
 
@@ -215,12 +251,12 @@ EXECUTION_TRANSITIONS: dict[ExecutionState, set[ExecutionState]] = {
     **{ended: set() for ended in (_e.COMPLETED, _e.FAILED, _e.CANCELLED)},
 }
 EXECUTION_INITIAL = {_e.RUNNING}
-"""What an execution begins as: the ends of its steps move it on."""
+"""First state of an execution. The ends of its steps change it."""
 
 EXECUTION_TERMINAL = {state for state, onward in EXECUTION_TRANSITIONS.items() if not onward}
-"""The states of an execution that has ended. Nobody moves it on."""
+"""Final states of an execution."""
 
 
 def legal_transitions(table: dict) -> list[tuple[str, str]]:
-    """Every legal (from, to) of a table, for the database's guard."""
+    """Return every legal (from, to) of a table, for the triggers of the database."""
     return [(from_.value, to.value) for from_, onward in table.items() for to in sorted(onward)]

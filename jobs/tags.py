@@ -1,24 +1,24 @@
-"""Which tags a worker must have to run an action."""
+"""Tags that a worker must have to run an action."""
 
 from typing import Any
 
 TAGS_OF_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
 TAGS_OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"], "execution": [""]}
-"""No server can have the empty tag: an execution is started by the control plane itself, never claimed."""
+"""The empty tag of executions, which no server can have. The control plane starts them itself, so none is claimed."""
 
 
 GPU = "runtime:gpu"
-"""What an agent has that finds GPUs on its machine, where its containers run; a pod's are those of the cluster."""
+"""Tag of an agent that found GPUs on its machine. Only containers need it; the GPUs of a pod are in its cluster."""
 
 
 def tags_of_action(action: dict[str, Any]) -> list[str]:
-    """The tags that an action's type, runner and resources ask for."""
+    """Return the tags that an action needs because of its type, runner and resources."""
     tags = tags_of_type(action)
     return [*tags, GPU] if "docker" in tags and (action.get("resources") or {}).get("gpus") else tags
 
 
 def tags_of_type(action: dict[str, Any]) -> list[str]:
-    """The tags that an action's type and runner ask for."""
+    """Return the tags that an action needs because of its type and runner."""
     match action["type"]:
         case "script":
             return TAGS_OF_RUNNER[action["runner"]]
@@ -31,13 +31,15 @@ def tags_of_type(action: dict[str, Any]) -> list[str]:
 
 
 def tags_of_runner(action: dict[str, Any]) -> list[str]:
-    """Those that say what runs an action, a script or a container; none of a handler or a task, which has only a name,
-    nor of an execution."""
+    """Return the tags of the runner of an action. Handlers, Celery tasks and executions have none."""
     return [] if action["type"] in {"handler", "celery", "execution"} else tags_of_action(action)
 
 
 def required_tags(action: dict[str, Any], explicit: list[str]) -> list[str]:
-    """Every tag that a worker must have, sorted, each once. What is an execution no worker has, whatever its tags."""
+    """Return all tags that a worker must have, sorted and without duplicates.
+
+    The `explicit` tags of an execution do not count, because no worker runs it.
+    """
     if action["type"] == "execution":
         return tags_of_action(action)
     return sorted({*explicit, *tags_of_action(action)})

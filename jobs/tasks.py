@@ -1,26 +1,26 @@
-"""What Celery beat drives. Thin: the services do the work. Tasks of our own application alone (controlplane/celery.py):
-one of the host's finds none in here.
+"""Periodic tasks that Celery beat starts; services do the work.
 
-A tick counts when nobody has begun the task within half its interval: of those that waited in the broker for an
-executor one does, and of those of two schedulers half do.
+They belong to our own Celery application (controlplane/celery.py), so that an application of the host does not find
+them. A tick runs only if the task was not started within half its interval. Therefore only one of many waiting ticks
+runs, and only half of the ticks of two schedulers.
 """
 
 from celery import shared_task
 from django.dispatch import Signal
 
-from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import alerts, batches, evaluations, history, liveness_check, retention, sweep
+from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL, conf
+from jobs.services import alerts, batches, evaluations, history, liveness_check, retention, stored_bytes, sweep
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
 DAY = 86400
 checking = Signal()
-"""Sent where the liveness check is about to run: that process is an executor."""
+"""Signal before the liveness check: its process is an executor."""
 
 
 @shared_task(name="jobs.tasks.check_liveness", ignore_result=True)
 def check_liveness() -> None:
-    """Every LIVENESS["INTERVAL"]."""
+    """Run the liveness check, every LIVENESS["INTERVAL"]."""
     checking.send(None)
     if timetable.try_begin_task("check_liveness", liveness().interval / 2):
         liveness_check.check_liveness()
@@ -28,41 +28,54 @@ def check_liveness() -> None:
 
 @shared_task(name="jobs.tasks.send_alerts", ignore_result=True)
 def send_alerts() -> None:
-    """Every LIVENESS["INTERVAL"]."""
+    """Send alerts, every LIVENESS["INTERVAL"]."""
     alerts.run_alerts()
 
 
 @shared_task(name="jobs.tasks.sweep_jobs", ignore_result=True)
 def sweep_jobs() -> None:
-    """Every JOBS["SWEEP_INTERVAL"]."""
+    """Run the recovery sweep, every JOBS["SWEEP_INTERVAL"]."""
     if timetable.try_begin_task("sweep_jobs", conf().sweep_interval / 2):
+        if not stored_bytes.counts_bytes():
+            stored_bytes.forget()
         sweep.run_sweep()
 
 
 @shared_task(name="jobs.tasks.evaluate_triggers", ignore_result=True)
 def evaluate_triggers() -> None:
-    """Every few seconds."""
+    """Evaluate due triggers, every TRIGGERS_INTERVAL."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
         evaluations.evaluate_due_triggers()
 
 
 @shared_task(name="jobs.tasks.run_batches", ignore_result=True)
 def run_batches() -> None:
-    """Every few seconds."""
+    """Continue bulk actions, every BATCHES_INTERVAL."""
     if timetable.try_begin_task("run_batches", BATCHES_INTERVAL / 2):
         batches.run_batches()
 
 
 @shared_task(name="jobs.tasks.count_history", ignore_result=True)
 def count_history() -> None:
-    """Every half minute."""
+    """Count ended jobs for the charts, every HISTORY_INTERVAL."""
     if timetable.try_begin_task("count_history", HISTORY_INTERVAL / 2):
         history.count_history()
 
 
+@shared_task(name="jobs.tasks.count_stored_bytes", ignore_result=True)
+def count_stored_bytes() -> None:
+    """Count stored bytes, every STORED_BYTES_INTERVAL, if there is a STORED_BYTES_LIMIT."""
+    if timetable.try_begin_task("count_stored_bytes", STORED_BYTES_INTERVAL / 2):
+        stored_bytes.run_count()
+
+
 @shared_task(name="jobs.tasks.prune", ignore_result=True)
 def prune() -> None:
-    """Every day."""
+    """Delete rows that are past their retention, every day. Drop and make partitions at each tick.
+
+    A dump may hold the partitions for hours, and perhaps at the same hour of each day.
+    """
+    retention.prune_partitions()
     if timetable.try_begin_task("prune", DAY - PRUNE_INTERVAL / 2):
         try:
             retention.prune_old_rows()

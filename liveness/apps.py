@@ -3,6 +3,7 @@ from django.apps import AppConfig
 
 class LivenessConfig(AppConfig):
     name = "liveness"
+    default_auto_field = "django.db.models.BigAutoField"
     verbose_name = "Liveness"
 
     def ready(self) -> None:

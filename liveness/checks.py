@@ -1,10 +1,14 @@
-"""Django system checks over LIVENESS: every problem at once, each with its number."""
+"""Django system checks of the LIVENESS settings. They report all problems at once, each with its id."""
 
+from itertools import starmap
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 
+from controlplane.core.signing_keys import explain_weak_key
 from liveness.conf import conf, timeout_problems
+from liveness.services.tokens import list_signing_keys
 
 
 @register()
@@ -43,7 +47,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     if settings.brake_minimum is not None and settings.brake_minimum < 1:
         messages.append(
             Error(
-                f'LIVENESS["BRAKE_MINIMUM"] is {settings.brake_minimum}; it must be at least 1, or none.',
+                f'LIVENESS["BRAKE_MINIMUM"] is {settings.brake_minimum}; use at least 1, or none for no brake.',
                 id="liveness.E006",
             )
         )
@@ -63,19 +67,35 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     if settings.witness_url is not None and not settings.witness_url.startswith(("http://", "https://")):
         messages.append(
             Error(
-                f'LIVENESS["WITNESS_URL"] is {settings.witness_url!r}; write http://… or https://….', id="liveness.E009"
+                f'LIVENESS["WITNESS_URL"] is {settings.witness_url!r}; it must begin with http:// or https://.',
+                id="liveness.E009",
             )
         )
+    messages += [] if unreadable else check_signing_keys()
     if 2 * settings.heartbeat_interval <= settings.timeout < 3 * settings.heartbeat_interval:
         messages.append(
             Warning(
                 f'LIVENESS["TIMEOUT"] of {settings.timeout:g} s is below three heartbeat intervals of '
-                f"{settings.heartbeat_interval:g} s: two lost heartbeats in a row disconnect a living server.",
+                f"{settings.heartbeat_interval:g} s: two lost heartbeats in a row disconnect a living server. "
+                f"Use at least {3 * settings.heartbeat_interval:g} s.",
                 id="liveness.W001",
             )
         )
     if not settings.enabled:
         messages.append(
-            Warning('LIVENESS["ENABLED"] is False: nobody is disconnected for silence.', id="liveness.W002")
+            Warning(
+                'LIVENESS["ENABLED"] is False: no server is disconnected for silence. Set it to True, unless this is '
+                "wanted.",
+                id="liveness.W002",
+            )
         )
     return messages
+
+
+def check_signing_keys() -> list[CheckMessage]:
+    """Return an error for each weak key that signs server tokens. Django itself checks the keys for other uses."""
+    try:
+        keys = list_signing_keys()
+    except ImproperlyConfigured:
+        return []  # SECRET_KEY is empty: Django itself refuses to start
+    return [Error(weakness, id="liveness.E010") for weakness in filter(None, starmap(explain_weak_key, keys))]

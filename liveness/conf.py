@@ -1,9 +1,9 @@
-"""`LIVENESS` in Django settings; each key also from the environment as LIVENESS_KEY."""
+"""Settings in `LIVENESS` of Django's settings. The environment variable LIVENESS_KEY overrides each key."""
 
 import math
 from dataclasses import dataclass
 
-from controlplane.agent.backoff import heartbeat_retry_window
+from controlplane.agent.api.backoff import heartbeat_retry_window
 from controlplane.core.settings_schema import Conf, Seconds
 from liveness.states import RestartStrategy
 
@@ -11,73 +11,81 @@ from liveness.states import RestartStrategy
 @dataclass(frozen=True)
 class LivenessSettings:
     enabled: bool = True
-    """False: nobody is disconnected for silence. Recovery of servers that are lost goes on."""
+    """False: no server is disconnected for silence. Jobs of servers that are already lost are still recovered."""
     interval: Seconds = 10
-    """Between two liveness checks."""
+    """Time between two liveness checks."""
     timeout: Seconds = 45
-    """Silence after which a server is DISCONNECTED."""
+    """Time without a heartbeat after which a server is DISCONNECTED."""
     initial_delay: Seconds = 45
     """A server younger than this is not disconnected."""
     heartbeat_interval: Seconds = 3
-    """Between two heartbeats of a server."""
+    """Time between two heartbeats of a server."""
     staleness_multiplier: float = 3.0
-    """A worker gets work only while its last heartbeat is younger than this many heartbeat intervals."""
+    """Heartbeat intervals. A worker whose last heartbeat is older is not fresh and gets no work."""
     termination_grace_period: Seconds = 300
-    """For finishing jobs after SIGTERM, and for waiting before a lost server's running jobs move."""
+    """Time a server has to finish its jobs after SIGTERM. Running jobs of a lost server also wait so long before they
+    are recovered."""
     worker_task_restart_strategy: RestartStrategy = RestartStrategy.AFTER_TERMINATION_GRACE_PERIOD
-    """When the running jobs of a lost worker are given away."""
+    """When the running jobs of a lost worker are recovered."""
     reactivate_on_heartbeat: bool = False
-    """True: a server that was found dead comes back when it is heard (Strøm). False: nobody resurrects (Kestra)."""
+    """True: a heartbeat makes a lost server RUNNING again (Strøm). False: it must register as a new server (Kestra)."""
     brake_minimum: int | None = 3
-    """The brake holds a type of server of which at least so many would be disconnected at once. None: no brake."""
+    """The brake holds the servers of one type and namespace if at least so many would be disconnected at once.
+    None: there is no brake."""
     brake_share: float = 1 / 3
-    """And at least this share of its alive servers."""
+    """The brake also needs at least this share of the alive servers of that type and namespace."""
     brake_max_hold: Seconds = 300
-    """The brake holds no longer than this; from then on 10 % go per check."""
+    """Longest time that the brake holds. After it, each check disconnects 10 % of the held servers."""
     witness_url: str | None = None
-    """The address that workers use: the executor beats there, as witness. None: a web process beats to itself."""
+    """Address that workers use. The executor sends its heartbeats there, as proof that heartbeats arrive. None: each
+    web process sends its heartbeats to itself."""
     signing_key: str | None = None
-    """Signs the tokens of servers, the same for all processes; 50 random characters. None: Django's SECRET_KEY."""
+    """Key that signs server tokens: at least 32 random characters, the same in all processes. None: SECRET_KEY."""
+    signing_key_fallbacks: str = ""
+    """Earlier signing keys, separated by white space. Server tokens that they signed are still accepted."""
     metrics_public: bool = False
-    """True: `/metrics` needs no token. False: one of a viewer or operator."""
+    """True: `/metrics` needs no token. False: it needs a token of the role viewer or operator."""
     heartbeat_retention: Seconds | None = 86400
-    """Heartbeats are kept so long."""
+    """How long heartbeats of servers are kept, at least: a whole day in UTC goes at once. None: they are never
+    deleted."""
     event_retention: Seconds | None = 90 * 86400
-    """Events are kept so long."""
+    """How long events are kept. None: they are never deleted."""
     server_retention: Seconds | None = 30 * 86400
-    """INACTIVE servers are kept so long, and longer while an attempt refers to them."""
+    """How long INACTIVE servers are kept. A server that an attempt refers to is kept longer. None: they are never
+    deleted."""
 
 
 conf = Conf(LivenessSettings, "LIVENESS")
 
 
 def witness_window() -> float:
-    """Seconds for which observed time goes on without a beat that proves that heartbeats get in.
+    """Return the seconds for which observed time advances without a heartbeat that proves that heartbeats arrive.
 
-    An outage counts for so long and for one check more, and then for the checks before a server has said again what
-    was swallowed: all that is less than the timeout, from the last beat before the outage on.
+    After an outage of the control plane, three durations count as silence of a server: this window, one check interval,
+    and the checks until its next heartbeat. Together they are less than its timeout.
     """
     timeout, beat, check = conf().timeout, conf().heartbeat_interval, conf().interval
     return max(check, min(2 * beat, timeout - beat - recontact_delay(timeout, beat, check)))
 
 
 def recontact_delay(timeout: float, heartbeat_interval: float, interval: float) -> float:
-    """Seconds of the checks that may pass after an outage before a server has said again what was swallowed."""
+    """Return the seconds of the checks that may pass after an outage before a server repeats its lost heartbeat."""
     return math.ceil(heartbeat_retry_window(timeout, heartbeat_interval) / interval - 1e-9) * interval
 
 
 def timeout_problems(
     *, timeout: float, heartbeat_interval: float, interval: float, window: float | None = None
 ) -> list[str]:
-    """What is wrong with a timeout, with both values named. Holds for the settings and for a server's own config.
+    """Return a sentence for each rule that a timeout breaks. All parameters are in seconds.
 
-    A server's own is to fit to the `window` that the settings have made.
+    The rules hold for the settings and for the config of one server. Only a server's config has a `window`: it must
+    fit the one that the settings result in.
     """
     problems = []
     if timeout < 2 * heartbeat_interval:
         problems.append(
-            f"The timeout of {timeout:g} s is below two heartbeat intervals of {heartbeat_interval:g} s: "
-            f"one lost heartbeat would disconnect a living server. Use at least {2 * heartbeat_interval:g} s."
+            f"The timeout of {timeout:g} s is below two heartbeat intervals of {heartbeat_interval:g} s. "
+            f"One lost heartbeat would disconnect a living server. Use at least {2 * heartbeat_interval:g} s."
         )
     least = heartbeat_interval + 2 * interval
     if timeout < least:
@@ -85,12 +93,13 @@ def timeout_problems(
             f"The timeout of {timeout:g} s is below the heartbeat interval of {heartbeat_interval:g} s plus two "
             f"check intervals of {interval:g} s. Use at least {least:g} s."
         )
-    # Settings are never refused for this: they make the window.
+    # Settings always fit their own window, because it is computed from them.
     elif window is not None and window + recontact_delay(timeout, heartbeat_interval, interval) > (
         timeout - heartbeat_interval + 1e-9
     ):
         problems.append(
-            f"The timeout of {timeout:g} s is below what an outage may count, which is noticed after {window:g} s. "
+            f"The timeout of {timeout:g} s is too short: an outage of the control plane, which is noticed after "
+            f"{window:g} s, could disconnect a living server. "
             f"Use at least {heartbeat_interval + 1.5 * (window + interval):g} s."
         )
     return problems

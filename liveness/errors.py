@@ -1,140 +1,146 @@
-"""What can be refused; each class says what happened, in words its caller can act on."""
+"""Refusals of calls about servers and tokens. The docstring of a class is the error message that the caller gets."""
 
 from controlplane.core.problems import Problem
 
 
 class TokenMissing(Problem):
-    """Send `Authorization: Bearer TOKEN`; `manage.py create_token` makes one."""
+    """The call has no token. Send `Authorization: Bearer TOKEN`; `manage.py create_token` makes a token."""
 
     status = 401
     code = "token_missing"
 
 
 class TokenRefused(Problem):
-    """This token is not known."""
+    """The token is unknown. Check that it is complete, and that it belongs to this control plane."""
 
     status = 401
     code = "token_unknown"
 
 
 class TokenExpired(TokenRefused):
-    """This token has expired."""
+    """The token has expired. Ask an operator for a new one."""
 
     code = "token_expired"
 
 
 class TokenRevoked(TokenRefused):
-    """This token was revoked."""
+    """The token was revoked. Ask an operator for a new one."""
 
     code = "token_revoked"
 
 
 class WrongRole(Problem):
-    """This call needs a token of another role."""
+    """The call needs a token of another role."""
 
     status = 403
     code = "wrong_role"
 
 
 class WrongNamespace(Problem):
-    """Whoever calls does not reach this namespace."""
+    """The caller has no access to the namespace."""
 
     status = 403
     code = "wrong_namespace"
 
 
 class TokenBound(Problem):
-    """This token is bound: it may not register a server like this one."""
+    """The token may not register a server of this type, cluster or tags."""
 
     status = 403
     code = "token_bound"
 
 
 class TooManyServers(Problem):
-    """This token already has as many servers as it may have."""
+    """The token already has its largest number of servers. One of them must end before another registers."""
 
     status = 429
     code = "too_many_servers"
 
 
 class NoSuchCluster(Problem):
-    """No server of this cluster has ever registered."""
+    """The cluster is unknown: it has no server. Check the name."""
 
     status = 404
     code = "cluster_unknown"
 
 
 class NotYourServer(Problem):
-    """A server token is valid for calls about its own server only; this one is about another."""
+    """A server token is valid only for calls about its own server. Use the token that the registration returned."""
 
     status = 403
     code = "not_your_server"
 
 
 class ServerUnknown(Problem):
-    """This server is not known, or no longer: register again with a new instance id."""
+    """The server is unknown or was deleted. Register again with a new instance id."""
 
     status = 410
     code = "server_unknown"
 
 
 class ServerNotRunning(Problem):
-    """This server was declared dead and its jobs were given to others: kill them and exit. It never comes back."""
+    """The server was declared lost and its jobs were recovered. Kill them and exit; it is never RUNNING again."""
 
     code = "server_not_running"
 
 
+class HeartbeatAfterBoot(Problem):
+    """The server sent a heartbeat after the boot of the machine that reports its end, so it may still run."""
+
+    code = "heartbeat_after_boot"
+
+
 class ServerDisconnected(Problem):
-    """This server was disconnected, for silence or by an operator: claim no more, report TERMINATING, finish, exit."""
+    """The server was disconnected, for silence or by an operator. Claim no jobs, report TERMINATING, finish, exit."""
 
     code = "server_disconnected"
 
 
 class IllegalTransition(Problem):
-    """A server cannot go from its state to the one that was reported."""
+    """The server cannot change from its state to the reported one."""
 
     code = "illegal_transition"
 
 
 class NoSuchServer(Problem):
-    """No server has this id."""
+    """The server does not exist."""
 
     status = 404
     code = "not_found"
 
 
 class ServerNotAlive(Problem):
-    """This server is not alive: it gets no work anyway."""
+    """The server is not alive and therefore gets no work."""
 
     code = "server_not_alive"
 
 
 class AlreadyCordoned(Problem):
-    """This server is already cordoned by an operator; uncordon it to give it work again."""
+    """The server is already cordoned by an operator. Uncordon it to give it work again."""
 
     code = "already_cordoned"
 
 
 class NotCordoned(Problem):
-    """This server is not cordoned."""
+    """The server is not cordoned."""
 
     code = "not_cordoned"
 
 
 class ServerDraining(Problem):
-    """This server is being drained; undrain it first."""
+    """The server is being drained. Undrain it first."""
 
     code = "server_draining"
 
 
 class NotDraining(Problem):
-    """This server is not being drained."""
+    """The server is not being drained."""
 
     code = "not_draining"
 
 
 class AlreadyInMaintenance(Problem):
-    """The control plane is already in maintenance; end the maintenance to give out work again."""
+    """The control plane is already in maintenance. Exit maintenance to give out work again."""
 
     code = "already_in_maintenance"
 
@@ -146,12 +152,12 @@ class NotInMaintenance(Problem):
 
 
 class BrakeNotEngaged(Problem):
-    """The brake holds no servers now: there is nothing to release."""
+    """The brake holds no servers, so there is nothing to release."""
 
     code = "brake_not_engaged"
 
 
 class ChangedSinceSeen(Problem):
-    """This server has changed since you looked at it: look again before you act."""
+    """The server has changed since the page was loaded. Reload the page before you act."""
 
     code = "changed_since_seen"

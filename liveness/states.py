@@ -1,62 +1,71 @@
-"""The states of a server and every legal transition between them.
+"""States of a server and every legal transition between them.
 
-All guards are derived from this table: the services, the CHECK constraint, the database
-triggers and the diagrams in docs/reference.md.
+All guards are derived from this table: the services, the CHECK constraint, the database triggers, and the diagrams in
+the documentation.
 """
 
 from controlplane.core.described import Described
 
 
 class ServerType(Described):
-    WORKER = "WORKER", "Runs the code of jobs: the only type that claims."
+    WORKER = "WORKER", "Runs the code of jobs. It is the only type that claims jobs."
     EXECUTOR = "EXECUTOR", "Runs the liveness check and the recovery sweep."
-    SCHEDULER = "SCHEDULER", "Says when periodic work is due."
-    WEBSERVER = "WEBSERVER", "Answers the API and the pages."
-    INDEXER = "INDEXER", "Prepares data for searching; the control plane has none of its own."
+    SCHEDULER = "SCHEDULER", "Starts periodic tasks when they are due."
+    WEBSERVER = "WEBSERVER", "Serves the API and the pages."
+    INDEXER = "INDEXER", "Prepares data for searching. The control plane itself has no indexer."
 
 
 class Mover(Described):
-    """Who may make a transition."""
+    """Parties that may make a transition."""
 
-    SERVER = "server", "The server itself, by a heartbeat."
+    SERVER = "server", "The server itself, by a heartbeat or by the report of its end."
     LIVENESS = "liveness", "The liveness check."
     OPERATOR = "operator", "A person, by a page, a command or the API."
 
 
 class RestartStrategy(Described):
-    """When the running attempts of a lost server are given away (Kestra: workerTaskRestartStrategy)."""
+    """Time at which the running attempts of a lost server are recovered (Kestra: workerTaskRestartStrategy)."""
 
-    AFTER_TERMINATION_GRACE_PERIOD = "AFTER_TERMINATION_GRACE_PERIOD", "Once its termination grace period has passed."
+    AFTER_TERMINATION_GRACE_PERIOD = "AFTER_TERMINATION_GRACE_PERIOD", "After its termination grace period."
     IMMEDIATELY = "IMMEDIATELY", "At the check that finds it lost."
-    NEVER = "NEVER", "Not at all: they stay where they are until an operator resubmits or fails them."
+    NEVER = "NEVER", "Never: they keep their state until an operator resubmits or fails them."
 
 
 class ServerState(Described):
-    """What a server is doing. Each line says what it means, and who moves the server on: mostly the liveness check."""
+    """State of a server. Each line explains the state and names what changes it, mostly the liveness check."""
 
-    CREATED = "CREATED", "It has registered. Its first heartbeat makes it RUNNING; silence, DISCONNECTED."
-    RUNNING = "RUNNING", "It heartbeats and may get work. It moves on by itself; silence makes it DISCONNECTED."
-    MAINTENANCE = "MAINTENANCE", "It heartbeats and takes no new work. It goes back to RUNNING by itself, or ends."
-    ERROR = "ERROR", "It has reported that it failed. The check moves its jobs, then retires it."
-    DISCONNECTED = "DISCONNECTED", "It was silent for its timeout, or an operator gave it up. The check retires it."
+    CREATED = "CREATED", "Registered. Its first heartbeat makes it RUNNING; without one it becomes DISCONNECTED."
+    RUNNING = "RUNNING", "It sends heartbeats and may get work. Without heartbeats it becomes DISCONNECTED."
+    MAINTENANCE = "MAINTENANCE", "It sends heartbeats and takes no new work. It reports RUNNING again, or its end."
+    ERROR = "ERROR", "It reported that it failed. The liveness check recovers its jobs, then makes it NOT_RUNNING."
+    DISCONNECTED = (
+        "DISCONNECTED",
+        "Silent for longer than its timeout, or disconnected by an operator. The liveness check makes it NOT_RUNNING.",
+    )
     TERMINATING = (
         "TERMINATING",
-        "It finishes its jobs and shuts down. It reports how it ended, or the check retires it.",
+        "It finishes its jobs and shuts down. It reports its end, or the liveness check makes it NOT_RUNNING.",
     )
-    TERMINATED_GRACEFULLY = "TERMINATED_GRACEFULLY", "It has ended, its jobs finished. The check retires it."
-    TERMINATED_FORCED = "TERMINATED_FORCED", "It has ended with unfinished jobs. The check moves them, then retires it."
-    NOT_RUNNING = "NOT_RUNNING", "It is gone and holds nothing. The next liveness check makes it INACTIVE."
-    INACTIVE = "INACTIVE", "It has been gone since the check before. Nobody moves it on; retention deletes it."
+    TERMINATED_GRACEFULLY = (
+        "TERMINATED_GRACEFULLY",
+        "Ended with all of its jobs finished. The liveness check makes it NOT_RUNNING.",
+    )
+    TERMINATED_FORCED = (
+        "TERMINATED_FORCED",
+        "Ended with unfinished jobs. The liveness check recovers them, then makes it NOT_RUNNING.",
+    )
+    NOT_RUNNING = "NOT_RUNNING", "Gone, and it holds no job. The next liveness check makes it INACTIVE."
+    INACTIVE = "INACTIVE", "Gone for at least one liveness check. Final; retention deletes it."
 
 
 class Subject(Described):
-    """What an event is about."""
+    """Type of the subject of an event."""
 
     SERVER = "server", "A server, by its id."
     JOB = "job", "A job, by its id."
     EXECUTION = "execution", "An execution, by its id."
     TRIGGER = "trigger", "A trigger, by its id."
-    ATTEMPTS = "attempts", "All attempts that are stale, whosever they are."
+    ATTEMPTS = "attempts", "All stale attempts, of any owner."
     TOKEN = "token", "An API token, by its id."
     BRAKE = "brake", "The brake on one type of server."
     INSTANCE = "instance", "The whole control plane."
@@ -70,7 +79,7 @@ TRANSITIONS: dict[ServerState, dict[ServerState, set[Mover]]] = {
     _.RUNNING: {_.MAINTENANCE: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, O}},
     _.MAINTENANCE: {_.RUNNING: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, O}},
     _.ERROR: {_.TERMINATING: {S}, _.NOT_RUNNING: {C}},
-    _.DISCONNECTED: {_.TERMINATING: {S}, _.NOT_RUNNING: {C}},
+    _.DISCONNECTED: {_.TERMINATING: {S}, _.NOT_RUNNING: {S, C}},
     _.TERMINATING: {_.TERMINATED_GRACEFULLY: {S}, _.TERMINATED_FORCED: {S}, _.NOT_RUNNING: {C}},
     _.TERMINATED_GRACEFULLY: {_.NOT_RUNNING: {C}},
     _.TERMINATED_FORCED: {_.NOT_RUNNING: {C}},
@@ -81,45 +90,54 @@ TRANSITIONS: dict[ServerState, dict[ServerState, set[Mover]]] = {
 INITIAL = _.CREATED
 
 REACTIVATABLE = {_.DISCONNECTED, _.NOT_RUNNING, _.INACTIVE}
-"""The one exception to "nothing comes back": a heartbeat makes these RUNNING again, if they registered under
-REACTIVATE_ON_HEARTBEAT."""
+"""States that a heartbeat changes to RUNNING, if the server registered under REACTIVATE_ON_HEARTBEAT. Otherwise no lost
+server becomes alive again."""
 ALIVE = {_.CREATED, _.RUNNING, _.MAINTENANCE}
-"""It is expected to heartbeat. The server moves on, or the liveness check when it falls silent."""
+"""States in which heartbeats are expected. The server leaves them itself, or the liveness check disconnects it."""
 STOPPED = {_.ERROR, _.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
-"""A server that reports one of these has stopped the code of its jobs. The liveness check moves on."""
+"""States in which a server has stopped the code of its jobs. The liveness check changes them next."""
 LOST = {_.DISCONNECTED, _.ERROR}
-"""It fell silent, was given up, or failed: its end is an incident. The liveness check moves on."""
+"""States that are an incident: the server fell silent, was disconnected, or failed. The liveness check changes them."""
+REVERSIBLE = {_.RUNNING, _.MAINTENANCE}
+"""States between which a server may change in both directions. The liveness check disconnects it if it is silent."""
 TERMINATED = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
-"""The ends that a server reports itself. The liveness check moves on."""
+"""Final states that a server reports itself. The liveness check changes them to NOT_RUNNING."""
 RETIRED = {_.NOT_RUNNING, _.INACTIVE}
-"""It is gone and holds no attempt. The liveness check moves on to INACTIVE, where it stays."""
+"""States of a server that is gone and holds no attempt. The liveness check changes NOT_RUNNING to INACTIVE."""
 ENDED = RETIRED | {_.TERMINATED_GRACEFULLY}
-"""Its end is nothing to look into, or has been seen to. The liveness check moves on to INACTIVE."""
+"""States of an end that needs no attention. The liveness check changes them until the server is INACTIVE."""
 TROUBLED = set(_) - ALIVE - ENDED
-"""It is on its way out otherwise than well, or lost. The liveness check moves on."""
+"""States of a server that is lost, or is ending but not gracefully. The liveness check changes them."""
 TO_RECOVER = set(_) - ALIVE - RETIRED
-"""What it holds is recovered. The liveness check retires it when nothing is left."""
+"""States in which the attempts of a server are recovered. The liveness check makes it NOT_RUNNING when none is left."""
+ENDS = (_.TERMINATED_FORCED, _.ERROR, _.NOT_RUNNING)
+"""States for the report of a server's end. The first legal one is used."""
 MAY_HEARTBEAT = set(_) - TERMINATED - RETIRED - {_.DISCONNECTED}
-"""Its heartbeats are accepted: in any other state they are refused, unless it is reactivated."""
+"""States in which heartbeats are accepted. Otherwise they are refused, unless the server is reactivated."""
 
 
 def is_legal_transition(from_: ServerState, to: ServerState, mover: Mover, *, reactivates: bool = False) -> bool:
-    """Whether `mover` may take a server from one state to the other."""
+    """Return True if `mover` may change a server from one state to the other."""
     if reactivates and mover == S and from_ in REACTIVATABLE and to == ServerState.RUNNING:
         return True
     return mover in TRANSITIONS[from_].get(to, set())
 
 
 def server_reported_states() -> set[ServerState]:
-    """The states a server may name in a heartbeat."""
-    return {to for moves in TRANSITIONS.values() for to, movers in moves.items() if S in movers}
+    """Return the states that a server may report in a heartbeat. Retired servers send none."""
+    return {to for moves in TRANSITIONS.values() for to, movers in moves.items() if S in movers} - RETIRED
+
+
+def state_after_end(state: ServerState) -> ServerState:
+    """Return the state after `state` when the machine of a server reports its end."""
+    return next((to for to in ENDS if S in TRANSITIONS[state].get(to, set())), state)
 
 
 def reactivation_transitions() -> list[tuple[str, str]]:
-    """Every (from, to) that is legal only where reactivation is switched on."""
+    """Return every (from, to) that is legal only under REACTIVATE_ON_HEARTBEAT."""
     return [(from_.value, ServerState.RUNNING.value) for from_ in sorted(REACTIVATABLE)]
 
 
 def legal_transitions() -> list[tuple[str, str]]:
-    """Every legal (from, to), for the database's guard."""
+    """Return every legal (from, to), for the triggers of the database."""
     return [(from_.value, to.value) for from_, moves in TRANSITIONS.items() for to in moves]

@@ -1,6 +1,6 @@
-"""`python -m tests.screenshots`: the pictures of the README, taken of the demo in a real browser.
+"""Writer of the README's pictures: `python -m tests.screenshots` takes them from the demo in a real browser.
 
-Each is taken in both colour schemes, of a control plane of its own in a temporary folder, once what it shows is there.
+Each picture is taken in both colour schemes, from a new control plane in a temporary folder, when it shows its subject.
 """
 
 import os
@@ -23,15 +23,15 @@ from tests.support.browser import FLAGS
 from tests.support.processes import ROOT, eventually, free_port
 from tests.support.services import program
 
-FOLDER = ROOT / "controlplane" / "demo" / "screenshots"
+FOLDER = ROOT / "docs" / "images"
 SCHEMES = ("light", "dark")
 WIDTH = 1280
 TIMINGS = {**DEMO_TIMINGS, "LIVENESS_TIMEOUT": "12", "LIVENESS_TERMINATION_GRACE_PERIOD": "3"}
-"""Time enough between late and DISCONNECTED for two pictures."""
+"""Timings with enough time between overdue and DISCONNECTED for two pictures."""
 
 
 class Demo:
-    """A running demo: what it said, what its API answers, and an administrator's browser."""
+    """Running demo: its output, its API, and an administrator's browser."""
 
     token = ""
 
@@ -57,7 +57,7 @@ class Demo:
         self.page.goto(f"{self.url}/admin/instance/{path}")
 
     def take(self, name: str, height: int) -> None:
-        """The upper part of the page as it is, in both schemes."""
+        """Save the upper part of the page in both schemes."""
         for scheme in SCHEMES:
             self.page.emulate_media(color_scheme=scheme)
             clip = {"x": 0, "y": 0, "width": WIDTH, "height": height}
@@ -103,7 +103,8 @@ def main() -> None:
     with demo() as one:
         job = one.wait_for(r"/admin/instance/jobs/([0-9a-f-]{36})/")
         run = one.wait_for(r"/admin/instance/executions/([0-9a-f-]{36})/")
-        one.page.locator(".says", has_text="silent for").wait_for()
+        one.wait_for(r"Attempt 2 is (RUNNING)")
+        one.page.locator(".verdict li").first.wait_for()
         one.take("overview", 900)
         eventually(lambda: one.get(f"jobs/{job}")["finished_at"], within=90, why="its second attempt has ended")
         one.go(f"jobs/{job}/")

@@ -1,9 +1,9 @@
-"""The worker: claims jobs, runs each in a child process, reports. Imports no Django."""
+"""The worker: claims jobs, runs each in a child process, and reports. Imports no Django."""
 
 from typing import TYPE_CHECKING, Any
 
-from controlplane.agent.handlers import handler
-from controlplane.agent.job_context import checkpoint, context, progress
+from controlplane.agent.from_code.handlers import handler
+from controlplane.agent.from_code.job_context import checkpoint, context, progress
 
 if TYPE_CHECKING:
     from controlplane.agent.library import Heart, Worker
@@ -12,7 +12,7 @@ __all__ = ["Heart", "Worker", "checkpoint", "context", "handler", "progress"]
 
 
 def __getattr__(name: str) -> Any:
-    """What a job's code has no need of is imported when it is asked for."""
+    """Import Heart and Worker only when they are used, because the code of jobs does not need them."""
     if name in ("Heart", "Worker"):
         from controlplane.agent import library
 

@@ -1,27 +1,33 @@
-"""`python -m controlplane.agent`: exit 0 after a graceful end, 1 after any other, 2 when it could not begin."""
+"""`python -m controlplane.agent`: exit 0 after a graceful end, 1 after any other, 2 if it could not start."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 
-from controlplane.agent import environment, status_file
+from controlplane.agent.api.client import Refused
 from controlplane.agent.clean_text import escape_event, escaped
-from controlplane.agent.client import Refused
-from controlplane.agent.options import build_parser, read_options
-from controlplane.agent.runtimes import find_runtimes
-from controlplane.agent.secret_values import mask_event
-from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
-from controlplane.agent.worker import ServerPurged, Worker
+from controlplane.agent.command_line import build_parser
+from controlplane.agent.fitness import status_file
+from controlplane.agent.fitness.runtimes import find_runtimes
+from controlplane.agent.lasting_log import LastingRenderer, LastingStream
+from controlplane.agent.options import read_options
+from controlplane.agent.processes import environment, host
+from controlplane.agent.processes.wakeup import InterruptedBySignal, Wakeup
+from controlplane.agent.secrets.values import mask_event
+from controlplane.agent.worker import AgentWorker, ServerPurged
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run an agent, or `--check`, and return the exit status."""
     arguments = build_parser().parse_args(argv)
     if arguments.check:
         problem = status_file.check_status(arguments.name)
-        print(problem or "alive and heard")  # noqa: T201
+        print(problem or "alive, and its heartbeats are answered")  # noqa: T201
+        print(f"fast recovery: {host.read_problem() or 'this host can prove deaths'}")  # noqa: T201
         return 1 if problem else 0
     _configure_logging(arguments.log_level)
     try:
@@ -31,16 +37,18 @@ def main(argv: list[str] | None = None) -> int:
     environment.close()
     if arguments.token:
         structlog.get_logger().warning(
-            "--token is seen by whoever may list processes: use --token-file or CONTROLPLANE_TOKEN"
+            "--token is visible to all users who can list processes: use --token-file or CONTROLPLANE_TOKEN"
         )
     options = options.with_runtimes(find_runtimes(arguments.runtimes.split(","), options.environment))
     wakeup = Wakeup()
     wakeup.install_handlers()
+    was_known = False
     while True:
         try:
-            return Worker(options, wakeup).run()
+            return AgentWorker(options, wakeup, was_known=was_known).run()
         except ServerPurged:
-            continue  # the control plane has forgotten this server: begin again as another
+            was_known = True
+            continue  # the control plane has deleted this server: register again as a new one
         except InterruptedBySignal as interrupted:
             structlog.get_logger().info(f"Received {interrupted} signal")
             return 0
@@ -52,7 +60,7 @@ def _describe_refusal(refused: Refused) -> str:
     if refused.status in (401, 403):
         return f"the token was refused: {refused.detail}"
     if refused.status == 404:
-        return f"there is no control plane at this address: {refused.detail}"
+        return f"no control plane answers at this address: {refused.detail}"
     fields = refused.errors.items() if isinstance(refused.errors, dict) else ()
     lines = [
         f"  {field}: {'; '.join(map(str, messages)) if isinstance(messages, list) else messages}"
@@ -69,15 +77,17 @@ def _print_usage_error(text: str) -> int:
 def _configure_logging(level: str) -> None:
     structlog.configure(
         processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
-            structlog.processors.format_exc_info,
-            mask_event,
-            escape_event,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False, pad_event_to=0),
+            LastingRenderer(
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
+                structlog.processors.format_exc_info,
+                mask_event,
+                escape_event,
+                structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False, pad_event_to=0),
+            )
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LastingStream(sys.stderr))),
         cache_logger_on_first_use=True,
     )
 

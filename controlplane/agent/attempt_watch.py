@@ -1,4 +1,4 @@
-"""Looks at the code of attempts from outside, once in a while: how much memory it has, and whether it hangs."""
+"""Watch the code of attempts from outside: how much memory it uses, and if it hangs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import structlog
 
-from controlplane.agent import memory
-from controlplane.agent.attempt import Attempt, log_fields
-from controlplane.agent.pulse import SILENT_AFTER
-from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.attempt import HeldAttempt, log_fields
+from controlplane.agent.fitness import memory
+from controlplane.agent.from_code.pulse import SILENT_AFTER
+from controlplane.agent.processes.supervisor import Supervisor
 
 log = structlog.get_logger()
 MEMORY_LOOK_INTERVAL = 0.5  # seconds
@@ -18,16 +18,18 @@ SIGN_LOOK_INTERVAL = 1.0  # seconds
 
 
 class AttemptWatch:
-    """`memory_limit`: bytes, of each. Main thread only, which has read what there was: after a pause of our own nobody
-    is silent for that."""
+    """Look at the memory and the signs of life of attempts. `memory_limit` is the limit of each attempt in bytes.
+
+    Main thread only: it reads all signs of life before a look, so a pause of the agent itself makes no attempt silent.
+    """
 
     def __init__(self, supervisor: Supervisor, memory_limit: int | None) -> None:
         self.memory_limit, self.kernel_kills = memory_limit, memory.KernelKills()
         self.memory_look_at = 0.0  # monotonic
         self._supervisor, self._sign_look_at = supervisor, 0.0
 
-    def exceeding_memory(self, running: Iterable[Attempt]) -> list[tuple[Attempt, str]]:
-        """Those that have more memory than a task may, each with a sentence that says so."""
+    def exceeding_memory(self, running: Iterable[HeldAttempt]) -> list[tuple[HeldAttempt, str]]:
+        """Return attempts above the memory limit, each with a sentence about it."""
         now = time.monotonic()
         if now < self.memory_look_at:
             return []
@@ -43,8 +45,8 @@ class AttemptWatch:
                 exceeding.append((attempt, f"had {had} of memory; a task of this worker may have {most}"))
         return exceeding
 
-    def look_for_signs(self, running: Iterable[Attempt]) -> None:
-        """See whose code hangs or was stopped."""
+    def look_for_signs(self, running: Iterable[HeldAttempt]) -> None:
+        """Mark the attempts whose code hangs or was stopped as silent."""
         now = time.monotonic()
         if now < self._sign_look_at:
             return

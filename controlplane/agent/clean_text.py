@@ -1,6 +1,6 @@
-"""What a text of a stranger may hold, and how it is written into a log: one line of which he can forge nothing.
+"""Rules for text from others: which characters it may have, and how it is written to a log on one line.
 
-Django-free: agents write their logs by the same rule.
+No text can imitate a log line. Without Django, so agents use the same rules.
 """
 
 import re
@@ -9,7 +9,9 @@ from collections.abc import MutableMapping
 from typing import Any
 
 CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-"""What moves the cursor, ends a line, begins an escape code, or turns the direction of what stands beside it."""
+"""Characters that move the cursor, end a line, start an escape code, or change the direction of other text."""
+TAB = "\t"
+"""The control character that stays in output of programs, because it moves the cursor only within its line."""
 CLEAN = rf"\A[^{CONTROLS}]*\Z"
 CONTROL = re.compile(f"[{CONTROLS}]")
 NOT_CLEAN = "Control characters, line breaks among them, are not allowed here."
@@ -19,15 +21,15 @@ def is_clean(text: str) -> bool:
     return CONTROL.search(text) is None
 
 
-def escaped(text: str) -> str:
-    r"""The text on one line, control characters written as \n or \x1b."""
-    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+def escaped(text: str, keep: str = "") -> str:
+    r"""Return the text on one line, with control characters written as \n or \x1b, except those in `keep`."""
+    return CONTROL.sub(lambda match: match[0] if match[0] in keep else match[0].encode("unicode_escape").decode(), text)
 
 
 def escape_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor of structlog, last before what renders lines for people, after `format_exc_info`.
+    """Escape a log event. A structlog processor, last before the renderer for people, after `format_exc_info`.
 
-    An event is one line, whatever its names and values hold. The traceback below it is indented, so that none of its
+    An event is one line, whatever its names and values contain. The traceback below it is indented, so that none of its
     lines looks like an event.
     """
     clean = {escaped(str(name)): value_on_one_line(value) for name, value in event.items()}
@@ -39,11 +41,11 @@ def escape_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> M
 
 
 def value_on_one_line(value: object) -> Any:
-    """A value as it is, unless its text would not stay on the line."""
+    """Return a value unchanged, or its escaped text if that would not stay on one line."""
     text = value if isinstance(value, str) else repr(value)
     return value if is_clean(text) else escaped(text)
 
 
 def reason(error: Exception) -> str:
-    """Why a file cannot be read, without the number of the error and the path, which whoever says it has said."""
+    """Return why a file cannot be read, without the error number and the path."""
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""Self-fencing: the moment from which our work may be running elsewhere."""
+"""The fence: the moment from which the jobs of this worker may run elsewhere."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable
 
 
 def read_uptime() -> float:
-    """Seconds on a clock that never goes back and, where the system has one, counts suspended time.
+    """Return seconds on a clock that never goes back and counts suspended time, if the system has one.
 
-    The plain monotonic clock of Linux stops while a laptop or a virtual machine sleeps; the control plane does not.
+    The monotonic clock of Linux stops while a laptop or a virtual machine sleeps. The control plane does not sleep.
     """
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 class Fence:
-    """A deadline that every answered heartbeat moves on, counted from the *start* of its request.
+    """A deadline that each answered heartbeat renews, counted from the *start* of its request.
 
-    The control plane stored the beat at some moment after we began to send it, so the start is the only safe origin.
-    Thread safe.
+    The control plane stores the heartbeat at some moment after the request started, so only the start is safe. Thread
+    safe.
     """
 
     def __init__(self, clock: Callable[[], float] = read_uptime) -> None:
@@ -31,13 +31,14 @@ class Fence:
 
     @property
     def deadline(self) -> float | None:
-        """On `clock`; None: nothing is ever given away."""
+        """Deadline on `clock`. None means that jobs are never given away."""
         return self._deadline
 
     def renew_deadline(self, started: float, after: float | None, *, lifts: bool = False) -> None:
-        """A beat begun at `started` was answered: good for `after` seconds from then (None: for ever).
+        """Renew the deadline after the response to a heartbeat that started at `started`.
 
-        `lifts`: the answer knows why it was shortened.
+        It is `after` seconds later. None means no deadline. `lifts` removes the limit of `shorten_deadline`, because
+        the control plane knows about it.
         """
         with self._lock:
             if lifts:
@@ -45,7 +46,7 @@ class Fence:
             self._deadline = self._apply_limit(None if after is None else started + after)
 
     def shorten_deadline(self, after: float) -> None:
-        """Good for no longer than `after` seconds from now, whatever an answer that is under way says."""
+        """Limit the deadline to `after` seconds from now, even if a response on its way sets a later one."""
         with self._lock:
             self._limit = self.clock() + after
             self._deadline = self._apply_limit(self._deadline)
@@ -59,6 +60,6 @@ class Fence:
         return deadline is not None and self.clock() >= deadline
 
     def remaining_seconds(self) -> float | None:
-        """Seconds left, not below 0; None when there is no deadline."""
+        """Return the seconds left, at least 0, or None if there is no deadline."""
         deadline = self._deadline
         return None if deadline is None else max(0.0, deadline - self.clock())

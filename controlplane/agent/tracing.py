@@ -1,6 +1,6 @@
-"""Spans, where opentelemetry-api is installed (`controlplane[otel]`); who installs an SDK beside it says where they go.
+"""Spans, if opentelemetry-api is installed (`controlplane[otel]`). An SDK, installed separately, exports them.
 
-A trace goes on from what `traceparent` says, whether or not it is installed.
+Without it, `traceparent` is still passed on, so that a trace is not broken.
 """
 
 from __future__ import annotations
@@ -28,25 +28,28 @@ def get_tracer() -> Any:
 
 
 def read_context(traceparent: str | None) -> Any:
-    """What it says, and nothing of what is current here."""
+    """Parse a traceparent header and return its trace context. The current span does not become its parent."""
     return w3c.extract({KEY: traceparent} if traceparent else {}, context=load("opentelemetry.context").Context())
 
 
 def write_context(context: Any = None) -> str | None:
-    """As a header has it; of no context the current one. None: there is no trace."""
+    """Return `context` as a traceparent header, by default the current context. Return None if there is no trace."""
     carrier: dict[str, str] = {}
     w3c.inject(carrier, context=context)
     return carrier.get(KEY)
 
 
 def current_traceparent() -> str | None:
-    """Of the span that the code around is in."""
+    """Return the traceparent of the current span."""
     return write_context() if api else None
 
 
 @contextmanager
 def span_of_submission(traceparent: str | None = None) -> Iterator[str | None]:
-    """In the trace of who submits, or in that of the code around; yields what the jobs are to remember."""
+    """Open a span in the current trace, otherwise in that of `traceparent`.
+
+    Yield the traceparent to store with the jobs.
+    """
     if not api:
         yield traceparent
         return
@@ -57,16 +60,16 @@ def span_of_submission(traceparent: str | None = None) -> Iterator[str | None]:
 
 
 class AttemptSpans:
-    """Of one attempt: `job claim` until its code begins, with a link to the claim of the attempt before, and
-    in it `job attempt` until that has ended.
+    """The spans of one attempt: `job claim` until its code starts, then, inside it, `job attempt` until the code ends.
 
-    A span is sent when it ends: of a worker that is killed only the first, so that is what the next one links to.
+    `job claim` links to the claim of the previous attempt. A span is exported when it ends. A killed worker exports
+    only the first one, so the next attempt links to that.
     """
 
     def __init__(self, item: dict[str, Any]) -> None:
         job = item["job"]
-        self._of_claim: str | None = None  # where somebody records it
-        self._of_job = job.get(KEY)
+        self._of_claim: str | None = None  # set if the span is recorded
+        self._of_job: str | None = job.get(KEY)
         self._spans: list[Any] = []
         if not api:
             return
@@ -82,11 +85,11 @@ class AttemptSpans:
             self._of_claim = write_context(self._context)
 
     def fields(self) -> dict[str, str]:
-        """What STARTED says of them."""
+        """Return the fields for the STARTED report."""
         return {KEY: self._of_claim} if self._of_claim else {}
 
     def begin_code(self) -> str | None:
-        """The trace that the code is in."""
+        """Return the traceparent for the code."""
         if not api:
             return self._of_job
         self._spans[0].end()
@@ -94,7 +97,7 @@ class AttemptSpans:
         return write_context(self._context)
 
     def end(self, report: dict[str, Any] | None) -> None:
-        """With what is reported of it; None: it was lost."""
+        """End the last span with the report of the attempt. None means that the attempt was lost."""
         for span in self._spans[-1:]:
             event, code = (report["event"], report.get("error", {}).get("code")) if report else ("LOST", None)
             span.set_attribute("controlplane.attempt.end", event)

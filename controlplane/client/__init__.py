@@ -1,4 +1,4 @@
-"""A client of the control plane: typed, without Django.
+"""Typed client of the control plane, without Django.
 
 from controlplane.client import Client
 
@@ -6,7 +6,7 @@ with Client("https://control.example", token_file="client.token") as client:
     job = client.wait(client.submit({"type": "script", "command": "date"}))
 """
 
-from controlplane.agent.client import ControlPlaneError, Refused, Unreachable
+from controlplane.agent.api.client import ControlPlaneError, Refused, Unreachable
 from controlplane.client.answers import (
     Attempt,
     Batch,

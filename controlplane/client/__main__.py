@@ -1,7 +1,13 @@
-"""`python -m controlplane.client`: the control plane from a command line.
+"""Command line of the client: `python -m controlplane.client`.
 
-Exit codes: 0 it is done · 1 what was waited for ended without success · 2 the command was not understood · 3 the
-control plane refused · 4 it gave no usable answer · 5 what was waited for has not ended in time · 130 interrupted.
+Exit codes:
+- 0 success
+- 1 the awaited job, execution or batch ended without success
+- 2 wrong command line
+- 3 the control plane refused
+- 4 no usable answer
+- 5 it did not end in time
+- 130 interrupted
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from controlplane.client.parser import build_parser
 
 
 def main(argv: list[str] | None = None, prog: str = "python -m controlplane.client") -> int:
-    """Runs one command; its exit code. Raises SystemExit for `--help` and for what argparse does not understand."""
+    """Run one command and return its exit code. Raise SystemExit for `--help` and for a wrong command line."""
     given = build_parser(prog).parse_args(argv)
     try:
         url, token_file = getattr(given, "url", None), getattr(given, "token_file", None)
@@ -33,7 +39,7 @@ def main(argv: list[str] | None = None, prog: str = "python -m controlplane.clie
         return complain(str(error), UNREACHABLE)
     except StillRunning as error:
         return complain(str(error), STILL_RUNNING)
-    except BrokenPipeError:  # who read it has read enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What the control plane answers, as it comes: JSON objects. Fields that a later control plane adds are in them too."""
+"""Types of the control plane's answers, which are JSON objects. A later control plane may add fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class TimelineEntry(TypedDict):
 
 
 class Job(TypedDict):
-    """A job; it has ended when `finished_at` is not None. In a list, `left_out` names what is too large for one."""
+    """Job. It has ended when `finished_at` is not None. In a list, `left_out` names fields that are too large for
+    it."""
 
     id: str
     name: str
@@ -50,6 +51,7 @@ class Job(TypedDict):
     flags: list[str]
     action: dict[str, Any]
     payload: Any
+    payload_from: dict[str, str] | None
     tags: list[str]
     required_tags: list[str]
     priority: int
@@ -60,6 +62,7 @@ class Job(TypedDict):
     retry_delay_seconds: float
     retry_backoff: str
     retry_on: list[str] | None
+    isolation: str | None
     resubmissions: int
     retries: int
     resubmission_of: str | None
@@ -82,6 +85,12 @@ class Job(TypedDict):
     timeline: list[TimelineEntry]
     late_reports: list[dict[str, Any]]
     left_out: list[str]
+
+
+class NewJob(Job):
+    """Job as answered to its submission. `duplicate`: its unique key found it, because it was there before."""
+
+    duplicate: bool
 
 
 class LogLine(TypedDict):
@@ -111,6 +120,8 @@ class Step(TypedDict):
     attempt_count: int
     resubmissions: int
     retries: int
+    when: str | None
+    run_if_skipped: bool
     kept: bool
     restart_of: str | None
     output: Any
@@ -137,21 +148,22 @@ class ExecutionFields(TypedDict):
 
 
 class ExecutionSummary(ExecutionFields):
-    """An execution in a list: of its steps, how many are in each state."""
+    """Execution in a list, with the number of its steps in each state."""
 
     steps: dict[str, int]
 
 
 class Execution(ExecutionFields):
-    """An execution; it has ended when `finished_at` is not None."""
+    """Execution. It has ended when `finished_at` is not None."""
 
     steps: list[Step]
     on_error: list[Step]
     inputs: dict[str, Any]
+    outputs: Any
 
 
 class Batch(TypedDict):
-    """An action on many; it is over when `state` is not RUNNING."""
+    """Bulk action. It has ended when `state` is not RUNNING."""
 
     id: str
     operation: str
@@ -171,7 +183,7 @@ class Batch(TypedDict):
 
 
 class BatchDetails(Batch):
-    """A batch with why items were refused, and how many for each reason; and a page of its items."""
+    """Bulk action with a page of its items, the reasons of refused items, and the number of items for each reason."""
 
     refusals: list[dict[str, Any]]
     items: list[BatchItem]
@@ -179,7 +191,7 @@ class BatchDetails(Batch):
 
 
 class BatchItem(TypedDict):
-    """What came of one of those that a batch acts on."""
+    """Result of a bulk action for one item."""
 
     subject: str
     outcome: Literal["PENDING", "DONE", "REFUSED"]

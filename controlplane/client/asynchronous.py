@@ -1,4 +1,4 @@
-"""The same client for asyncio: each call runs in a thread of a pool of its own."""
+"""Client, and a client for asyncio whose calls run in its own pool of threads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ END: Any = object()
 
 
 class Client(BatchCalls):
-    """A client of one control plane; safe to share between threads.
+    """Client of one control plane. It may be shared between threads.
 
-    `url` and the token are of the arguments, of the file, or of CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout`
-    (seconds) is for one answer; without a usable one a call is tried again for `retry_for` seconds. `long_poll`: for so
-    long the control plane keeps back the answer to a call that waits. Raises ValueError, and in its calls Refused,
-    Unreachable and StillRunning, all of them ControlPlaneError.
+    `url` and the token come from the arguments, the file, or CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout` limits
+    one request, in seconds. A call without a usable answer is tried again for `retry_for` seconds. `long_poll` is the
+    number of seconds that the control plane may hold back the answer of a waiting call. Raise ValueError. Calls raise
+    Refused, Unreachable and StillRunning, which are all ControlPlaneError.
     """
 
     def __enter__(self) -> Client:
@@ -57,8 +57,10 @@ def iterated(
 
 
 class AsyncClient:
-    """Client for asyncio, with the same arguments; at most `threads` of its calls run at once, and one that waits is
-    one of them: wait for many jobs with `as_ended`. A call that is cancelled ends in its thread within `long_poll`.
+    """Client for asyncio, with the same arguments.
+
+    At most `threads` of its calls run at once, and a waiting call counts as one. So wait for many jobs with `as_ended`.
+    A cancelled call ends in its thread within `long_poll` seconds.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, *, threads: int = 32, **options: Any) -> None:
@@ -76,7 +78,8 @@ class AsyncClient:
         self.client.close()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What `call` returns, in a thread; when nobody waits for it any more it goes no further."""
+        """Run `call` in a thread and return its result. If this coroutine is cancelled, the call stops at its next
+        step."""
         context, stop = contextvars.copy_context(), threading.Event()
         context.run(STOP.set, stop)
         try:
@@ -94,6 +97,7 @@ class AsyncClient:
     wait_any = in_thread(Client.wait_any)
     as_ended = iterated(Client.as_ended)
     cancel = in_thread(Client.cancel)
+    change = in_thread(Client.change)
     resubmit = in_thread(Client.resubmit)
     fail = in_thread(Client.fail)
     placement = in_thread(Client.placement)
@@ -106,6 +110,7 @@ class AsyncClient:
     rerun_execution = in_thread(Client.rerun_execution)
     restart_execution = in_thread(Client.restart_execution)
     execution_events = iterated(Client.execution_events)
+    job_events = iterated(Client.job_events)
     step_logs = iterated(Client.step_logs)
     triggers = iterated(Client.triggers)
     trigger = in_thread(Client.trigger)

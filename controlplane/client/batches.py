@@ -1,4 +1,4 @@
-"""The calls about batches: an action on many at once, begun by an operator and done on the server."""
+"""Calls about batches: actions on many objects, which an operator starts and the control plane runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class BatchCalls(ServerCalls):
         filter: Mapping[str, Any] | None = None, namespace: str | None = None, key: str | None = None,
         **options: Unpack[BatchOptions],
     ) -> Batch:  # fmt: skip
-        """Have something done to many, by their ids or by the filter of their list, like `{"state": "FAILED"}`: begun
-        once however often the call must be tried."""
+        """Start an action on many objects, by their ids or by a filter of their list such as `{"state": "FAILED"}`.
+
+        It starts only once, however often the call is tried.
+        """
         body = {"operation": operation, "note": note, **options}
         body |= {} if ids is None else {"ids": [id_of(one) for one in ids]}
         body |= {} if filter is None else {"filter": dict(filter)}
@@ -29,21 +31,21 @@ class BatchCalls(ServerCalls):
     def batches(
         self, *, state: str | None = None, operation: str | None = None, page: int | None = None
     ) -> Iterator[Batch]:
-        """Batches, latest first, `page` at a time as they are asked for."""
+        """Yield batches, latest first, fetched in pages of `page`."""
         return self.items("/batches", {"state": state, "operation": operation, "limit": page})
 
     def batch(self, batch: Reference) -> BatchDetails:
-        """How far a batch has come, why what was refused, and the first of its items."""
+        """Return the progress of a batch, the reasons of refused items, and its first items."""
         return cast(BatchDetails, self.call("GET", f"/batches/{id_of(batch)}"))
 
     def batch_items(
         self, batch: Reference, *, outcome: Literal["PENDING", "DONE", "REFUSED"] | None = None, page: int | None = None
     ) -> Iterator[BatchItem]:
-        """What came of each item, in the order in which they are done."""
+        """Yield the result of each item, in the order in which they are processed."""
         return self.items(f"/batches/{id_of(batch)}", {"outcome": outcome, "limit": page})
 
     def wait_batch(self, batch: Reference, timeout: float | None = None) -> BatchDetails:
-        """The batch when it has ended, or was stopped. Raises StillRunning after `timeout` seconds."""
+        """Return the batch when it has ended or was stopped. Raise StillRunning after `timeout` seconds."""
         for _ in Polls(self.long_poll, timeout):
             current = self.batch(batch)
             if current["state"] != "RUNNING":
@@ -51,5 +53,5 @@ class BatchCalls(ServerCalls):
         raise StillRunning(f"Batch {current['id']} is RUNNING after {timeout:g} s", [current["id"]])
 
     def stop_batch(self, batch: Reference, note: str = "") -> Batch:
-        """Begin no other item of a batch: what is done stays done."""
+        """Stop a batch. It starts no further item, and finished items stay as they are."""
         return cast(Batch, self._end(f"/batches/{id_of(batch)}", "stop", {"note": note}, "batch_ended", "STOPPED"))

@@ -1,8 +1,9 @@
-"""What each command does; its exit code."""
+"""Commands of the client. Each function runs one command and returns its exit code."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from controlplane.client.session import Refused
 
 ALIVE = ("CREATED", "RUNNING", "MAINTENANCE")
 LARGEST_PAGE = 500
+SHORT_ID = re.compile("[0-9a-fA-F]{4,12}")
 
 
 def list_servers(client: Client, given: Namespace, out: Output) -> int:
@@ -28,7 +30,7 @@ def list_servers(client: Client, given: Namespace, out: Output) -> int:
 
 
 def list_jobs(client: Client, given: Namespace, out: Output) -> int:
-    return _list(client.jobs, given, out, views.JOBS, "state", "kind", "key", "tag")
+    return _list(client.jobs, given, out, views.JOBS, "state", "kind", "key", "tag", "flag")
 
 
 def list_executions(client: Client, given: Namespace, out: Output) -> int:
@@ -56,36 +58,41 @@ def show_server(client: Client, given: Namespace, out: Output) -> int:
 
 
 def show_job(client: Client, given: Namespace, out: Output) -> int:
-    return _show(client.job(given.job), views.job, out)
+    return _show(client.job(find_job(client, given.job)), views.job, out)
 
 
 def show_placement(client: Client, given: Namespace, out: Output) -> int:
-    return _show(client.placement(given.job), views.placement, out)
+    return _show(client.placement(find_job(client, given.job)), views.placement, out)
 
 
 def show_execution(client: Client, given: Namespace, out: Output) -> int:
-    return _show(client.execution(given.execution), views.execution, out)
+    return _show(client.execution(find_execution(client, given.execution)), views.execution, out)
 
 
 def show_batch(client: Client, given: Namespace, out: Output) -> int:
-    return _show(client.batch(given.batch), views.batch, out)
+    return _show(client.batch(find_batch(client, given.batch)), views.batch, out)
 
 
 def begin_batch(client: Client, given: Namespace, out: Output) -> int:
-    """On those with these ids, or on all that a filter matches; nobody means all there are who says neither."""
+    """Start a bulk action on these ids, or on all objects that a filter matches.
+
+    Raise ValueError without either, so that no call acts on all objects by mistake.
+    """
     if bool(given.id) == bool(given.filter):
-        raise ValueError("On what? Ids, or --filter NAME=VALUE (may be repeated), and not both")
+        raise ValueError("Give either ids or --filter NAME=VALUE (may be repeated)")
     words = [text.partition("=") for text in given.filter or []]
     if wrong := [name for name, equals, _ in words if not equals]:
-        raise ValueError(f"--filter {wrong[0]}: NAME=VALUE, like state=FAILED")
+        raise ValueError(f"--filter {wrong[0]}: write NAME=VALUE, like state=FAILED")
     filter = {name: value for name, _, value in words}
     if len(filter) < len(words):
-        raise ValueError("--filter: each NAME once")
+        raise ValueError("--filter: give each NAME only once")
     options: Any = {
         name: getattr(given, name)
         for name in ("force", "reason", "deadline_seconds", "duration_seconds")
         if getattr(given, name) is not None
     }
+    if given.changes is not None:
+        options["changes"] = parse_json(given.changes, "--changes")
     chosen: Any = {"ids": given.id} if given.id else {"filter": filter}
     begun = client.begin_batch(
         given.operation, given.note, namespace=given.namespace, key=given.key, **chosen, **options
@@ -99,7 +106,7 @@ def begin_batch(client: Client, given: Namespace, out: Output) -> int:
 
 
 def stop_batch(client: Client, given: Namespace, out: Output) -> int:
-    stopped = client.stop_batch(given.batch, given.note)
+    stopped = client.stop_batch(find_batch(client, given.batch), given.note)
     out.document(stopped) if out.is_json else out.line(f"{stopped['id']} {stopped['state']}")
     return 0
 
@@ -109,18 +116,20 @@ def show_instance(client: Client, given: Namespace, out: Output) -> int:
 
 
 def show_logs(client: Client, given: Namespace, out: Output) -> int:
-    _print_logs(client, given.job, out, follow=given.follow, attempt=given.attempt)
+    _print_logs(client, find_job(client, given.job), out, follow=given.follow, attempt=given.attempt)
     return 0
 
 
 def submit(client: Client, given: Namespace, out: Output) -> int:
     ways = [bool(given.script), bool(given.callable), bool(given.handler), bool(given.file)]
     if sum(ways) != 1:
-        raise ValueError("Submit what? One of: a command, --callable, --handler, --file")
+        raise ValueError("Give exactly one of: a command, --callable, --handler, --file")
     names = ("tags", "name", "priority", "timeout_seconds", "max_retries", "key", "unmatched", "on_worker_lost")
     options = {name: getattr(given, name) for name in (*names, "require_worker") if getattr(given, name) is not None}
     if given.payload is not None:
         options["payload"] = parse_json(given.payload, "--payload")
+    if given.unique is not None:
+        options["unique"] = {"key": given.unique}
     if given.file:
         read = read_json(given.file)
         jobs = objects(read if isinstance(read, list) else [read])
@@ -151,18 +160,34 @@ def execute(client: Client, given: Namespace, out: Output) -> int:
 
 
 def wait(client: Client, given: Namespace, out: Output) -> int:
-    return _wait(client, given.job, given.timeout, out)
+    return _wait(client, [find_job(client, job) for job in given.job], given.timeout, out)
 
 
 def act(client: Client, given: Namespace, out: Output) -> int:
-    """Of each target, what became of it; a refusal of one does not keep the others from it."""
+    """Act on each target and print the result. A refused one does not stop the others."""
     calls: dict[str, Callable[..., Any]] = {
         "cancel": client.cancel, "resubmit": client.resubmit, "fail": client.fail, "rerun": client.rerun_execution,
         "restart": client.restart_execution, "cancel-execution": client.cancel_execution, "evaluate": client.evaluate,
     }  # fmt: skip
-    targets = next(getattr(given, name) for name in ("job", "execution", "trigger") if hasattr(given, name))
+    finders = {"job": find_job, "execution": find_execution, "trigger": find_trigger}
+    kind = next(name for name in finders if hasattr(given, name))
+    targets = [finders[kind](client, target) for target in getattr(given, kind)]
     more = {"reason": given.reason} if given.command == "fail" else {}
     return _each(targets, lambda target: calls[given.command](target, note=given.note, **more), out)
+
+
+def change(client: Client, given: Namespace, out: Output) -> int:
+    """Change fields of each waiting job and print the result. A refused one does not stop the others."""
+    names = ("priority", "tags", "timeout_seconds", "max_retries")
+    changes: Any = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    if given.payload is not None:
+        changes["payload"] = parse_json(given.payload, "--payload")
+    if given.run_now or given.available_at:
+        changes["available_at"] = None if given.run_now else given.available_at
+    if not changes:
+        raise ValueError("Give at least one option, like --priority 10 or --run-now")
+    jobs = [find_job(client, job) for job in given.job]
+    return _each(jobs, lambda job: client.change(job, note=given.note, **changes), out)
 
 
 def operate(client: Client, given: Namespace, out: Output) -> int:
@@ -181,28 +206,56 @@ def maintain(client: Client, given: Namespace, out: Output) -> int:
         else client.exit_maintenance(given.note, cluster=given.cluster)
     )
     out.document(answer) if out.is_json else out.line(
-        "in maintenance" if answer["maintenance"] else "work is given out"
+        "in maintenance" if answer["maintenance"] else "maintenance has ended"
     )
     return 0
 
 
 def release_brake(client: Client, given: Namespace, out: Output) -> int:
-    released = client.release_brake(given.note, cluster=given.cluster)
+    released = client.release_brake(given.note, cluster=given.cluster, namespace=given.namespace)
     out.document({"released": released}) if out.is_json else out.line(f"released: {', '.join(released)}")
     return 0
 
 
+def find_job(client: Client, text: str) -> str:
+    return find_by_end(text, "jobs", client.jobs)
+
+
+def find_execution(client: Client, text: str) -> str:
+    return find_by_end(text, "executions", client.executions)
+
+
+def find_trigger(client: Client, text: str) -> str:
+    return find_by_end(text, "triggers", client.triggers)
+
+
+def find_batch(client: Client, text: str) -> str:
+    return find_by_end(text, "batches", client.batches)
+
+
+def find_by_end(text: str, kind: str, listing: Callable[..., Iterator[Any]]) -> str:
+    """Return the id that ends with this text, as pages show it, among the latest 500. Raise ValueError."""
+    if not SHORT_ID.fullmatch(text):
+        return text  # a whole id, or a text that the control plane refuses
+    latest = islice(listing(page=LARGEST_PAGE), LARGEST_PAGE)
+    found = [str(row["id"]) for row in latest if row["id"].endswith(text.lower())]
+    if len(found) != 1:
+        ids = f"{len(found)} ids end" if found else "No id ends"
+        raise ValueError(f"{ids} with {text!r} among the latest {LARGEST_PAGE} {kind}: give the whole id")
+    return found[0]
+
+
 def find_server(client: Client, text: str) -> str:
-    """The id of a server by its id, or by the name that only it has of those that are alive. Raises ValueError."""
+    """Return the id of a server, given its id, or the name of exactly one alive server. Raise ValueError."""
     try:
         return str(UUID(text))
     except ValueError:
         named = [server for server in client.servers(search=text) if server["name"] == text]
     alive = [server["id"] for server in named if server["state"] in ALIVE]
     if not alive:
-        raise ValueError(f"No server that is alive is called {text!r}: of another give the id")
+        raise ValueError(f"No alive server is called {text!r}. For a server that has ended, give its id")
     if len(alive) > 1:
-        raise ValueError(f"{len(alive)} servers that are alive are called {text!r}: give the id of one")
+        raise ValueError(f"{len(alive)} alive servers are called {text!r}: give the id of one")
     return alive[0]
 
 
@@ -213,7 +266,7 @@ def describe_action(given: Namespace) -> dict[str, Any]:
         return {"type": "handler", "name": given.handler}
     words = given.script[1:] if given.script[0] == "--" else given.script
     if not words:
-        raise ValueError("Which command?")
+        raise ValueError("Give the command to run")
     return {"type": "script", "command": words[0] if len(words) == 1 else words}
 
 
@@ -235,7 +288,7 @@ def parse_json(text: str, where: str) -> Any:
 def objects(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
     for item in items:
         if not isinstance(item, dict):
-            raise ValueError(f"{json.dumps(item)[:60]} is no JSON object")
+            raise ValueError(f"{json.dumps(item)[:60]} is not a JSON object")
         yield item
 
 

@@ -1,4 +1,4 @@
-"""The calls about executions and what starts them."""
+"""Calls about executions and triggers."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ class ExecutionCalls(JobCalls):
         self, name: str, steps: Iterable[Mapping[str, Any]], *, namespace: str | None = None,
         **options: Unpack[ExecutionOptions],
     ) -> Execution:  # fmt: skip
-        """Begin an execution: all of its steps, or nothing; once however often the call must be tried."""
+        """Start an execution with all of its steps, or not at all. It starts only once, however often the call is
+        tried."""
         body = {"key": new_key(), **options, "name": name, "steps": list(steps)}
         return cast(Execution, self.call("POST", "/executions", body, query={"namespace": namespace}))
 
     def execution(self, execution: Reference) -> Execution:
-        """The execution as it is now, with its steps."""
+        """Return the execution as it is now, with its steps."""
         return cast(Execution, self.call("GET", f"/executions/{id_of(execution)}"))
 
     def executions(
         self, *, state: str | None = None, name: str | None = None, key: str | None = None,
         trigger: Reference | None = None, namespace: str | None = None, page: int | None = None,
     ) -> Iterator[ExecutionSummary]:  # fmt: skip
-        """Executions, latest first, `page` at a time as they are asked for."""
+        """Yield executions, latest first, fetched in pages of `page`."""
         by = None if trigger is None else id_of(trigger)
         filters = {"state": state, "name": name, "key": key, "trigger": by, "namespace": namespace}
         return self.items("/executions", {**filters, "limit": page})
 
     def wait_execution(self, execution: Reference, timeout: float | None = None) -> Execution:
-        """The execution when it has ended, however. Raises StillRunning after `timeout` seconds."""
+        """Return the execution when it has ended in any state. Raise StillRunning after `timeout` seconds."""
         for _ in Polls(self.long_poll, timeout):
             current = self.execution(execution)
             if current["finished_at"] is not None:
@@ -43,35 +44,39 @@ class ExecutionCalls(JobCalls):
         raise StillRunning(f"Execution {current['id']} is {current['state']} after {timeout:g} s", [current["id"]])
 
     def cancel_execution(self, execution: Reference, note: str = "") -> Execution:
-        """Cancel what waits now, and ask the workers of what is live to."""
+        """Cancel its waiting jobs now, and ask the workers of its running jobs to stop."""
         path = f"/executions/{id_of(execution)}"
         return cast(Execution, self._end(path, "cancel", {"note": note}, "execution_ended", "CANCELLED"))
 
     def rerun_execution(self, execution: Reference, note: str = "") -> Execution:
-        """The same once more from its beginning, as a new execution."""
+        """Run the execution again from its beginning, as a new execution."""
         answer = self.call("POST", f"/executions/{id_of(execution)}/rerun", {"note": note}, key=new_key())
         return cast(Execution, answer)
 
     def restart_execution(self, execution: Reference, note: str = "") -> Execution:
-        """The same once more from where it failed, as a new execution: what had completed is kept."""
+        """Run the execution again from the failed steps, as a new execution that keeps completed steps."""
         answer = self.call("POST", f"/executions/{id_of(execution)}/restart", {"note": note}, key=new_key())
         return cast(Execution, answer)
 
     def execution_events(self, execution: Reference) -> Iterator[ExecutionEvent]:
-        """What the control plane itself did in an execution, oldest first."""
+        """Yield the control plane's own actions in an execution, oldest first."""
         return self.items(f"/executions/{id_of(execution)}/steps/_server/logs")
 
+    def job_events(self, job: Reference) -> Iterator[ExecutionEvent]:
+        """Yield the control plane's own actions on a job, oldest first."""
+        return self.items(f"/jobs/{id_of(job)}/steps/_server/logs")
+
     def step_logs(self, execution: Reference, step: str) -> Iterator[LogLine]:
-        """What the code of a step has written, oldest first."""
+        """Yield the log lines of a step's code, oldest first."""
         return self.items(f"/executions/{id_of(execution)}/steps/{quote(step, safe='')}/logs")
 
     def triggers(self, *, namespace: str | None = None, page: int | None = None) -> Iterator[Trigger]:
-        """Triggers with their last slots, latest first."""
+        """Yield triggers with their last slots, latest first."""
         return self.items("/triggers", {"namespace": namespace, "limit": page})
 
     def trigger(self, trigger: Reference) -> Trigger:
         return cast(Trigger, self.call("GET", f"/triggers/{id_of(trigger)}"))
 
     def evaluate(self, trigger: Reference, note: str = "") -> dict[str, Any]:
-        """Have a trigger evaluated now, whatever its schedule says: its slot."""
+        """Evaluate a trigger now, regardless of its schedule, and return its slot."""
         return self.call("POST", f"/triggers/{id_of(trigger)}/evaluate", {"note": note}, key=new_key())

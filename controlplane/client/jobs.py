@@ -1,4 +1,4 @@
-"""The calls about jobs."""
+"""Calls about jobs."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack, cast
 
 from controlplane.agent.limits import BODY_LIMIT
-from controlplane.client.answers import Job, LogLine
-from controlplane.client.requests import Action, JobOptions, Reference, dump_json, id_of
+from controlplane.client.answers import Job, LogLine, NewJob
+from controlplane.client.requests import Action, ChangedFields, JobOptions, Reference, dump_json, id_of
 from controlplane.client.session import Polls, Refused, Session, StillRunning
 
 SUBMITTED_AT_ONCE = 1000
 WAITED_FOR_AT_ONCE = 100
 LOG_POLL = 1.0
-"""Seconds after which a log that is followed is looked at again."""
+"""Seconds between two reads of a followed log."""
 
 
 class JobCalls(Session):
     def submit(
         self, action: Action, payload: Any = None, *, namespace: str | None = None, **options: Unpack[JobOptions]
-    ) -> Job:
-        """Submit a job, once however often the call must be tried; the same `key` again answers the same job.
+    ) -> NewJob:
+        """Submit a job once, however often the call is tried. Submitting the same `key` again returns the same job.
 
-        It is of the namespace of the token, whatever it names: another is refused.
+        The job gets the namespace of the token. Naming another namespace is refused.
         """
         job = {"key": new_key(), **options, "action": action, **({} if payload is None else {"payload": payload})}
-        return cast(Job, self.call("POST", "/jobs", job, query={"namespace": namespace}))
+        return cast(NewJob, self.call("POST", "/jobs", job, query={"namespace": namespace}))
 
-    def submit_many(self, jobs: Iterable[Mapping[str, Any]], *, namespace: str | None = None) -> list[Job]:
-        """Submit jobs, each an object with its action, payload and options; what became of them in the same order.
+    def submit_many(self, jobs: Iterable[Mapping[str, Any]], *, namespace: str | None = None) -> list[NewJob]:
+        """Submit jobs, each an object with its action, payload and options. Return them in the same order.
 
-        Up to a thousand, and a body of 1 MiB, all or none are taken. More go in several calls: of one that is refused
-        those before stay, and jobs with a `key` of yours may be submitted again.
+        Up to a thousand jobs and a body of 1 MiB are one call: all of them are accepted, or none. More jobs need
+        several calls: if one is refused, the jobs of earlier calls stay. Jobs with your own `key` can be submitted
+        again.
         """
         batches = in_batches({"key": new_key(), **job} for job in jobs)
         query = {"namespace": namespace}
         return [job for batch in batches for job in self.call("POST", "/jobs", batch, query=query)["items"]]
 
     def job(self, job: Reference) -> Job:
-        """The job as it is now, whole."""
+        """Return the job as it is now, with all fields."""
         return cast(Job, self.call("GET", f"/jobs/{id_of(job)}"))
 
     def jobs(
         self, *, state: str | None = None, kind: str | None = None, key: str | None = None, tag: str | None = None,
-        namespace: str | None = None, page: int | None = None,
+        flag: str | None = None, namespace: str | None = None, page: int | None = None,
     ) -> Iterator[Job]:  # fmt: skip
-        """Jobs, latest first, `page` at a time as they are asked for."""
-        filters = {"state": state, "kind": kind, "key": key, "tag": tag, "namespace": namespace}
+        """Yield jobs, latest first, fetched in pages of `page`."""
+        filters = {"state": state, "kind": kind, "key": key, "tag": tag, "flag": flag, "namespace": namespace}
         return self.items("/jobs", {**filters, "limit": page})
 
     def wait(self, job: Reference, timeout: float | None = None) -> Job:
-        """The job when it has ended, however. Raises StillRunning after `timeout` seconds."""
+        """Return the job when it has ended in any state. Raise StillRunning after `timeout` seconds."""
         id = id_of(job)
         for wait in Polls(self.long_poll, timeout):
             current = cast(Job, self.call("GET", f"/jobs/{id}", query={"wait": wait}, wait=wait))
@@ -60,7 +61,8 @@ class JobCalls(Session):
         raise StillRunning(f"Job {id} is {current['state']} after {timeout:g} s", [id])
 
     def as_ended(self, jobs: Iterable[Reference], timeout: float | None = None) -> Iterator[Job]:
-        """Jobs, each when it has ended. Raises StillRunning when some have not `timeout` seconds after the call."""
+        """Yield each job when it has ended. Raise StillRunning if some have not ended `timeout` seconds after the
+        call."""
         waiting = dict.fromkeys(map(id_of, jobs))
         polls = Polls(self.long_poll, timeout)
         return self._as_ended(waiting, polls, timeout)
@@ -70,7 +72,7 @@ class JobCalls(Session):
             ids = list(waiting)
             for start in range(0, len(ids), WAITED_FOR_AT_ONCE):
                 some = ids[start : start + WAITED_FOR_AT_ONCE]
-                # Of many only the last are waited for, and not for long, for others may end meanwhile.
+                # Only the last of several calls waits, and only briefly, because jobs of the other calls may end.
                 last, only = start + len(some) == len(ids), len(some) == len(ids)
                 kept = wait if only else min(wait, LOG_POLL) if last and not polls.progress else 0.0
                 answer = self.call("GET", "/jobs/wait", query={"id": some, "wait": kept}, wait=kept)
@@ -78,7 +80,7 @@ class JobCalls(Session):
                     raise Refused(
                         404,
                         "not_found",
-                        f"There are no jobs with these ids, or they are not yours: {', '.join(answer['unknown'])}",
+                        f"These jobs do not exist, or this token may not see them: {', '.join(answer['unknown'])}",
                     )
                 polls.progress = polls.progress or bool(answer["items"])
                 for job in answer["items"]:
@@ -90,36 +92,43 @@ class JobCalls(Session):
         raise StillRunning(f"{which} not ended after {timeout:g} s", list(waiting))
 
     def wait_any(self, jobs: Iterable[Reference], timeout: float | None = None) -> Job:
-        """The first of the jobs to end. Raises StillRunning after `timeout` seconds."""
+        """Return the first job that ends. Raise StillRunning after `timeout` seconds."""
         for job in self.as_ended(jobs, timeout):
             return job
         raise ValueError("No jobs to wait for")
 
     def cancel(self, job: Reference, note: str = "") -> Job:
-        """Cancel a waiting job now, and ask the worker of a live one to: wait for it to see."""
+        """Cancel a waiting job now, or ask the worker of a running one to stop it; `wait` shows when it has."""
         return cast(Job, self._end(f"/jobs/{id_of(job)}", "cancel", {"note": note}, "job_ended", "CANCELLED"))
 
     def resubmit(self, job: Reference, note: str = "", *, force: bool = False) -> Job:
-        """Take a live job from its worker, or submit one that ended without success anew: the job to look at now."""
+        """Take a live job from its worker, or submit a failed one again. Return the job that runs now."""
         body = {"note": note} | ({"force": True} if force else {})
         return cast(Job, self.call("POST", f"/jobs/{id_of(job)}/resubmit", body, key=new_key()))
 
+    def change(self, job: Reference, *, note: str = "", **changes: Unpack[ChangedFields]) -> Job:
+        """Change fields of a job that waits, such as `priority=10`. Raise Refused with `already_started` otherwise.
+
+        `available_at=None` means now.
+        """
+        return cast(Job, self.call("PATCH", f"/jobs/{id_of(job)}", {**changes, "note": note}))
+
     def fail(self, job: Reference, reason: str = "", note: str = "") -> Job:
-        """Fail a job that waits or is live, for good."""
+        """Fail a waiting or live job permanently."""
         body = {"reason": reason, "note": note}
         return cast(Job, self._end(f"/jobs/{id_of(job)}", "fail", body, "job_ended", "FAILED"))
 
     def placement(self, job: Reference) -> dict[str, Any]:
-        """Who may have a waiting job, and what rules out every other worker."""
+        """Return the workers that may run a waiting job, and what rules out each other worker."""
         return self.call("GET", f"/jobs/{id_of(job)}/placement")
 
     def logs(self, job: Reference, *, follow: bool = False, attempt: int | None = None) -> Iterator[LogLine]:
-        """What the job's code has written, oldest first; with `follow` until the job has ended."""
+        """Yield the log lines of the job's code, oldest first. With `follow`, continue until the job has ended."""
         id = id_of(job)
         cursor, polls = "0", Polls(LOG_POLL)
         wait = 0.0
         for asked in polls:
-            # Whether it has ended is looked at first: what it wrote until then is read after.
+            # Check for the end first, so that the lines written before it are read afterwards.
             ended = not follow or self.call("GET", "/jobs/wait", query={"id": id, "wait": wait}, wait=wait)["items"]
             for page in self._log_pages(f"/jobs/{id}/logs", cursor, attempt):
                 yield from page["items"]
@@ -137,12 +146,12 @@ class JobCalls(Session):
 
 
 def new_key() -> str:
-    """By which the same call is known again."""
+    """Return a new key by which the control plane recognises a repeated call."""
     return str(uuid.uuid4())
 
 
 def in_batches(jobs: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """As many in each as one call may have."""
+    """Yield lists of jobs, each as long as one call may have."""
     batch: list[Mapping[str, Any]] = []
     size = 2
     for job in jobs:

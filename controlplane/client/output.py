@@ -1,5 +1,7 @@
-"""What a command prints: tables for people, by rich where it is installed and the output a terminal; else columns of
-plain text, or JSON, a document in each line."""
+"""Output of the commands: tables for people, or JSON with one document per line.
+
+On a terminal with rich installed tables are coloured. Otherwise they are columns of plain text.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from controlplane.agent.clean_text import escaped
+from controlplane.agent.clean_text import CONTROL, escaped
 
 try:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-except ImportError:  # without it everything is said, less prettily
+except ImportError:  # without it tables are plain text
     Console = None  # type: ignore[assignment, misc]
 
 COLOURS = {
@@ -23,7 +25,7 @@ COLOURS = {
     "NOT_RUNNING": "dim", "SKIPPED": "dim",
 }  # fmt: skip
 WIDEST = 60
-"""Characters of a cell; JSON has all of it."""
+"""Characters of a cell in a table. JSON output is complete."""
 
 
 class Output:
@@ -33,21 +35,24 @@ class Output:
         self.console = Console() if Console is not None and self.is_terminal and not is_json else None
 
     def line(self, text: str) -> None:
-        """What a program wrote: as it is for programs, without control characters on a terminal."""
+        """Print a line. Control characters are replaced on a terminal, but kept for programs."""
         sys.stdout.write(f"{escaped(text) if self.is_terminal else text}\n")
         sys.stdout.flush()
 
     def document(self, item: Any) -> None:
-        sys.stdout.write(json.dumps(item, ensure_ascii=False) + "\n")
+        text = json.dumps(item, ensure_ascii=False)
+        if self.is_terminal:  # JSON escapes \x1b, but neither \x9b nor \u202e
+            text = CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     def listed(self, items: Iterable[Mapping[str, Any]], columns: Mapping[str, Any]) -> None:
-        """Items; `columns`: how each is told, by the column's head."""
+        """Print items. `columns` maps each column's head to a function that returns its cell."""
         if self.is_json:
             for item in items:
                 self.document(item)
         else:
-            self.table(list(columns), [[tell(item) for tell in columns.values()] for item in items])
+            self.table(list(columns), [[cell_of(item) for cell_of in columns.values()] for item in items])
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         cells = [[cell_text(cell) for cell in row] for row in rows]
@@ -60,7 +65,7 @@ class Output:
             sys.stdout.write("  ".join(padded).rstrip() + "\n")
 
     def fields(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Some fields of one thing, those that hold something."""
+        """Print those of the fields that have a value."""
         shown = [(name, item[name]) for name in names if item.get(name) not in (None, "", [], {})]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
@@ -83,5 +88,5 @@ def cell_text(value: Any) -> str:
 
 
 def time_text(value: str | None) -> str:
-    """To the second."""
+    """Return the time to the second."""
     return f"{value[:19]}Z" if value else ""

@@ -1,4 +1,4 @@
-"""What may be said on the command line of the client."""
+"""Command line of the client."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import argparse
 from collections.abc import Callable, Collection
 from typing import Any
 
+from controlplane.agent.durations import duration
 from controlplane.agent.options import VERSION
-from controlplane.client import commands, top
+from controlplane.client import commands, mcp, top
 
-EXITS = """exit codes: 0 done, 1 what was waited for ended without success, 2 not understood, 3 refused,
-4 no usable answer, 5 what was waited for has not ended in time, 130 interrupted"""
+EXITS = """exit codes: 0 success, 1 the awaited job, execution or batch ended without success, 2 wrong command line,
+3 refused, 4 no usable answer, 5 not ended in time, 130 interrupted"""
 PROGRAM = "controlplane"
 OF_EXECUTIONS = ("cancel-execution", "rerun", "restart")
-OF_SERVERS = """On the machine of a control plane `controlplane` has its commands too: standalone, migrate, check ...
-(`controlplane help` lists them; one that has the name of another here is `controlplane manage NAME`)."""
+OF_SERVERS = """Where a control plane is installed, `controlplane` runs its commands too: standalone, migrate, check ...
+(`controlplane help` lists them; `controlplane manage NAME` runs one that has the name of a client command)."""
 
 
 def build_parser(prog: str) -> argparse.ArgumentParser:
@@ -22,7 +23,7 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def is_client_command(word: str) -> bool:
-    """Whether a command line that begins so is the client's: with one of its commands, or its options."""
+    """Return True if the first word of a command line is a command or an option of the client."""
     is_option = word.startswith("-") and word.partition("=")[0] not in ("--data-dir", "--settings", "--pythonpath")
     return is_option or word in client_commands()
 
@@ -32,19 +33,22 @@ def client_commands() -> Collection[str]:
 
 
 def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
-    """The parser, and the names of its commands."""
+    """Return the parser, and the names of its commands."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--url", help="address of the control plane (default: CONTROLPLANE_URL)")
     common.add_argument(
         "--token-file", metavar="FILE", help="file that holds the token (default: the variable CONTROLPLANE_TOKEN)"
     )
     common.add_argument(
-        "--retry-for", type=float, metavar="SECONDS", help="how long to try again without a usable answer (default: 30)"
+        "--retry-for",
+        type=duration,
+        metavar="DURATION",
+        help="how long to try again without a usable answer, like 90 or 5m (default: 30s)",
     )
-    common.add_argument("--json", action="store_true", help="print JSON; of a list, one document in each line")
+    common.add_argument("--json", action="store_true", help="print JSON; for a list, one document per line")
     parser = argparse.ArgumentParser(
         prog=prog,
-        allow_abbrev=False,  # what is half an option may be another's: --name was --namespace
+        allow_abbrev=False,  # part of an option could match another one later: --name was --namespace
         description="A control plane from the command line.",
         epilog=f"{OF_SERVERS} {EXITS}" if prog == PROGRAM else EXITS,
         parents=[common],
@@ -64,44 +68,47 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         add = command(name, run, help)
         for filter in filters:
             add(f"--{filter}")
-        add("--namespace", metavar="NAME", help="list only what is of this namespace")
+        add("--namespace", metavar="NAME", help="list only this namespace")
         add("--limit", type=whole, default=50, metavar="N", help="list at most the latest N (default: 50; 0: all)")
 
     listing("servers", commands.list_servers, "servers, latest first", "cluster", "state", "type", "tag", "search")
     command("server", commands.show_server, "one server", "server")
-    listing("jobs", commands.list_jobs, "jobs, latest first", "state", "kind", "key", "tag")
+    listing("jobs", commands.list_jobs, "jobs, latest first", "state", "kind", "key", "tag", "flag")
     command("job", commands.show_job, "one job, with its timeline", "job")
-    command("placement", commands.show_placement, "who may have a waiting job, and why the others not", "job")
+    command("placement", commands.show_placement, "which workers may run a waiting job, and why others may not", "job")
     listing("executions", commands.list_executions, "executions, latest first", "state", "name", "key", "trigger")
     command("execution", commands.show_execution, "one execution, with its steps", "execution")
     listing("triggers", commands.list_triggers, "triggers, latest first")
-    command("events", commands.list_events, "what happened to a server and was done to it", "server")
+    command("events", commands.list_events, "events of a server: transitions and actions", "server")
     _add_batches(command)
     add = command("instance", commands.show_instance, "the state of the whole control plane")
-    add("--cluster", help="of this cluster alone")
-    add = command("top", top.run, "the same, live, with what gets worse next")
-    add("--every", type=float, default=2.0, metavar="SECONDS")
+    add("--cluster", help="only this cluster")
+    add = command("top", top.run, "the same, refreshed, with the next expected changes")
+    add("--every", type=duration, default=2.0, metavar="DURATION")
     add("--times", type=whole, default=0, metavar="N", help="refresh N times (default: until interrupted)")
 
-    add = command("logs", commands.show_logs, "what the code of a job wrote", "job")
-    add("-f", "--follow", action="store_true", help="go on until the job has ended")
+    add = command("mcp", mcp.serve, "serve the API as MCP tools on standard input and output, for a language model")
+    add("--allow-actions", action="store_true", help="also offer tools that change something (default: they only read)")
+    add = command("logs", commands.show_logs, "log lines of a job", "job")
+    add("-f", "--follow", action="store_true", help="continue until the job has ended")
     add("--attempt", type=whole, metavar="N", help="lines of this attempt only")
 
     _add_submissions(command)
     for name, help in {
         "cancel": "cancel jobs",
-        "resubmit": "take live jobs from their workers, submit ended ones again",
-        "fail": "fail jobs for good",
+        "resubmit": "take live jobs from their workers, or submit ended ones again",
+        "fail": "fail jobs permanently",
         "cancel-execution": "cancel executions with all their steps",
         "rerun": "run executions again from their beginning",
-        "restart": "run executions again from where they failed: what completed is kept",
-        "evaluate": "have triggers evaluated now",
+        "restart": "run executions again from the failed steps, and keep completed ones",
+        "evaluate": "evaluate triggers now",
     }.items():
         target = {"evaluate": "triggers"}.get(name, "executions" if name in OF_EXECUTIONS else "jobs")
         add = command(name, commands.act, help, target)
         add("--note", default="", help="reason, recorded with your name and the time")
         if name == "fail":
             add("--reason", default="", help="message of the job's error (default: the note)")
+    _add_changes(command)
     for name, help in {
         "cordon": "give servers no new work",
         "uncordon": "give servers work again",
@@ -109,57 +116,93 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         "undrain": "give drained servers work again",
         "disconnect": "treat servers as lost",
     }.items():
-        add = command(name, commands.operate, f"{help} (by id, or name of one that is alive)", "servers")
+        add = command(name, commands.operate, f"{help} (by id, or by name if alive)", "servers")
         add("--note", required=True, help="reason, recorded with your name and the time")
         if name in ("cordon", "drain"):
-            add("--for", dest="seconds", type=float, metavar="SECONDS", help="then it gets work again by itself")
+            add(
+                "--for",
+                dest="seconds",
+                type=duration,
+                metavar="DURATION",
+                help="time after which it gets work again by itself",
+            )
         if name == "drain":
             add(
                 "--deadline",
-                type=float,
-                metavar="SECONDS",
-                help="seconds that it has to finish (default: its grace period)",
+                type=duration,
+                metavar="DURATION",
+                help="time to finish its jobs, like 5m (default: its grace period)",
             )
-    add = command("maintenance", commands.maintain, "give nobody new work, or give it out again")
+    add = command("maintenance", commands.maintain, "give no server new work, or end this")
     add("way", choices=("enter", "exit"))
-    add("--cluster", help="of this cluster alone (default: of all)")
-    add("--for", dest="seconds", type=float, metavar="SECONDS", help="then it ends (default: somebody ends it)")
+    add("--cluster", help="only this cluster (default: all)")
+    add(
+        "--for",
+        dest="seconds",
+        type=duration,
+        metavar="DURATION",
+        help="time after which it ends (default: until it is ended by hand)",
+    )
     add("--note", required=True, help="reason, recorded with your name and the time")
-    add = command("release-brake", commands.release_brake, "let the servers be disconnected that the brake holds")
-    add("--cluster", help="of this cluster alone (default: whatever it holds)")
+    add = command("release-brake", commands.release_brake, "disconnect the servers that the brake holds")
+    add("--cluster", help="only this cluster (default: all)")
+    add("--namespace", help="only this namespace (default: all)")
     add("--note", required=True, help="reason, recorded with your name and the time")
     return parser, subparsers.choices
 
 
+def _add_changes(command: Callable[..., Callable[..., Any]]) -> None:
+    add = command("change", commands.change, "change fields of waiting jobs", "jobs")
+    add("--priority", type=int, help="-1000 to 1000, higher first")
+    add("--run-now", action="store_true", help="let them start now, whatever their available_at is")
+    add("--available-at", metavar="TIME", help="let them start at this time, like 2030-01-31T08:00:00Z")
+    add("--tag", action="append", dest="tags", metavar="TAG", help="tag that the worker must have; may be repeated")
+    add("--timeout-seconds", type=duration, metavar="DURATION", help="timeout of each attempt")
+    add("--max-retries", type=whole, metavar="N", help="number of retries after an error of its code")
+    add("--payload", metavar="JSON", help="payload for the code")
+    add("--note", default="", help="reason, recorded with your name and the time")
+
+
 def _add_batches(command: Callable[..., Callable[..., Any]]) -> None:
-    add = command("batches", commands.list_batches, "actions on many, latest first")
+    add = command("batches", commands.list_batches, "bulk actions, latest first")
     add("--state", choices=("RUNNING", "COMPLETED", "STOPPED"))
     add("--operation", metavar="OPERATION")
     add("--limit", type=whole, default=50, metavar="N", help="list at most the latest N (default: 50; 0: all)")
-    command("batch", commands.show_batch, "one of them, and what came of each item", "batch")
-    add = command("begin-batch", commands.begin_batch, "have something done to many, on the server")
-    add("operation", metavar="OPERATION", help="like cancel_job, resubmit_job, rerun_execution, drain_server")
-    add("id", metavar="ID", nargs="*", help="of what it is done to; or --filter")
+    command("batch", commands.show_batch, "one bulk action, with the result of each item", "batch")
+    add = command("begin-batch", commands.begin_batch, "start a bulk action, which the control plane runs")
+    add("operation", metavar="OPERATION", help="action, like cancel_job, resubmit_job, rerun_execution, drain_server")
+    add("id", metavar="ID", nargs="*", help="ids to act on; or use --filter")
     add(
         "--filter",
         action="append",
         metavar="NAME=VALUE",
-        help="all that match, by a filter of their list, like state=FAILED; may be repeated",
+        help="act on all that match a filter of their list, like state=FAILED; may be repeated",
     )
-    add("--namespace", metavar="NAME", help="only what is of this namespace")
+    add("--namespace", metavar="NAME", help="only this namespace")
     add("--note", required=True, help="reason, recorded with your name and the time")
-    add("--force", action="store_const", const=True, help="of resubmit_job: even what was resubmitted before")
-    add("--reason", help="of fail_job: message of the jobs' error")
-    add("--deadline-seconds", type=float, metavar="SECONDS", help="of drain_server: time to finish what they hold")
-    add("--duration-seconds", type=float, metavar="SECONDS", help="of cordon_server, drain_server: then they get work")
-    add("--key", help="idempotency key: with the same key, no second batch is made")
+    add("--force", action="store_const", const=True, help="for resubmit_job: also jobs that were resubmitted before")
+    add("--reason", help="for fail_job: message of the jobs' error")
+    add("--changes", metavar="JSON", help='for change_job: fields and new values, like {"priority": 10}')
+    add(
+        "--deadline-seconds",
+        type=duration,
+        metavar="DURATION",
+        help="for drain_server: time to finish their jobs",
+    )
+    add(
+        "--duration-seconds",
+        type=duration,
+        metavar="DURATION",
+        help="for cordon_server and drain_server: time after which they get work again",
+    )
+    add("--key", help="idempotency key: with the same key, no second batch starts")
     _add_wait(add)
-    add = command("stop-batch", commands.stop_batch, "begin no other item of a batch", "batch")
+    add = command("stop-batch", commands.stop_batch, "stop a batch: start no further item", "batch")
     add("--note", default="", help="reason, recorded with your name and the time")
 
 
 def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
-    add = command("submit", commands.submit, "submit a job: a command, or as the options describe")
+    add = command("submit", commands.submit, "submit a job: a command, or one that the options describe")
     add(
         "script",
         nargs=argparse.REMAINDER,
@@ -168,36 +211,37 @@ def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     )
     add("--callable", metavar="MODULE:FUNCTION")
     add("--handler", metavar="NAME")
-    add("--name", metavar="TEXT", help="what lists and pages call it (default: what it runs)")
+    add("--name", metavar="TEXT", help="name in lists and on pages (default: its action)")
     add("--file", metavar="FILE", help="file with a job, or a list of jobs, as JSON; - is standard input")
-    add("--payload", metavar="JSON", help="payload that the code gets")
+    add("--payload", metavar="JSON", help="payload for the code")
     add("--tag", action="append", dest="tags", metavar="TAG", help="tag that the worker must have; may be repeated")
     add("--priority", type=int)
-    add("--timeout-seconds", type=float, metavar="SECONDS", help="timeout of each attempt")
-    add("--max-retries", type=whole, metavar="N", help="how often to retry after an error of its code")
-    add("--key", help="idempotency key: with the same key, no second job is made")
+    add("--timeout-seconds", type=duration, metavar="DURATION", help="timeout of each attempt")
+    add("--max-retries", type=whole, metavar="N", help="number of retries after an error of its code")
+    add("--key", help="idempotency key: with the same key, no second job is submitted")
+    add("--unique", metavar="KEY", help="unique key: while a job with it waits or runs, that job is returned")
     add("--unmatched", choices=("fail", "wait"), help="what to do when no worker alive has its tags")
     add("--on-worker-lost", choices=("RESUBMIT", "FAIL"))
-    add("--require-worker", action="store_const", const=True, help="refuse the job when no worker may run it now")
+    add("--require-worker", action="store_const", const=True, help="refuse the job if no worker can run it now")
     add("-f", "--follow", action="store_true", help="print its output while it runs, and wait for its end")
     _add_namespace(add)
     _add_wait(add)
-    add = command("execute", commands.execute, "begin an execution")
+    add = command("execute", commands.execute, "start an execution")
     add("file", metavar="FILE", help="file with the execution as JSON, with name and steps; - is standard input")
-    add("--key", help="idempotency key: with the same key, no second execution is made")
+    add("--key", help="idempotency key: with the same key, no second execution starts")
     _add_namespace(add)
     _add_wait(add)
     add = command("wait", commands.wait, "wait until jobs have ended", "jobs")
-    add("--timeout", type=float, metavar="SECONDS", help="how long to wait; then the exit code is 5")
+    add("--timeout", type=duration, metavar="DURATION", help="time to wait; then the exit code is 5")
 
 
 def _add_namespace(add: Callable[..., Any]) -> None:
-    add("--namespace", metavar="NAME", help="namespace to make it in (default: that of the token)")
+    add("--namespace", metavar="NAME", help="namespace (default: the token's)")
 
 
 def _add_wait(add: Callable[..., Any]) -> None:
-    add("--wait", action="store_true", help="wait until it has ended; the exit code is 1 unless it is COMPLETED")
-    add("--timeout", type=float, metavar="SECONDS", help="how long to wait; then the exit code is 5")
+    add("--wait", action="store_true", help="wait for its end; the exit code is 1 unless it is COMPLETED")
+    add("--timeout", type=duration, metavar="DURATION", help="time to wait; then the exit code is 5")
 
 
 def whole(text: str) -> int:

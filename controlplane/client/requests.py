@@ -1,4 +1,4 @@
-"""What may be said of a job that is submitted; `GET /api/docs` tells each."""
+"""Types of request fields. `GET /api/docs` explains each field."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 Action = Mapping[str, Any]
-"""What to run, like `{"type": "script", "command": "date"}` or `{"type": "callable", "path": "package.module:f"}`."""
+"""Action to run, such as `{"type": "script", "command": "date"}` or `{"type": "callable", "path":
+"package.module:f"}`."""
 
 
 class JobOptions(TypedDict, total=False):
-    """Of a job, beside its action and its payload. Times have a time zone."""
+    """Options of a job besides its action and payload. Times have a time zone."""
 
     tags: list[str]
     priority: int
@@ -26,54 +27,72 @@ class JobOptions(TypedDict, total=False):
     retry_delay_seconds: float
     retry_backoff: Literal["fixed", "exponential"]
     retry_on: list[str] | None
+    isolation: Literal["process"] | None
     require_worker: bool
     key: str
+    unique: Mapping[str, Any]
     name: str
     traceparent: str | None
 
 
+class ChangedFields(TypedDict, total=False):
+    """Fields of a waiting job that can be changed. `available_at` None means now."""
+
+    priority: int
+    available_at: datetime.datetime | str | None
+    tags: list[str]
+    timeout_seconds: float | None
+    max_retries: int
+    payload: Any
+
+
 class ExecutionOptions(TypedDict, total=False):
-    """Of an execution, beside its name and its steps."""
+    """Options of an execution besides its name and steps."""
 
     on_error: list[dict[str, Any]]
     timeout_seconds: float | None
     inputs: dict[str, Any]
+    outputs: dict[str, Any]
     require_worker: bool
     key: str
 
 
 class BatchOptions(TypedDict, total=False):
-    """Of an action on many, beside what it is: `keep_checkpoint` and `force` of resubmit_job, `reason` of fail_job,
-    `deadline_seconds` of drain_server, `duration_seconds` of that and of cordon_server."""
+    """Options of bulk actions.
+
+    resubmit_job takes `keep_checkpoint` and `force`, fail_job takes `reason`, change_job takes `changes`, drain_server
+    takes `deadline_seconds` and `duration_seconds`, cordon_server takes `duration_seconds`.
+    """
 
     keep_checkpoint: bool
     force: bool
     reason: str
+    changes: ChangedFields
     deadline_seconds: float
     duration_seconds: float
 
 
 class Identified(TypedDict):
-    """An answer with an id, like a job."""
+    """Answer with an id, such as a job."""
 
     id: str
 
 
 Reference = str | UUID | Identified
-"""A job, an execution, a server or a trigger: as it was answered, or its id."""
+"""Job, execution, server or trigger, as an answer or by its id."""
 
 
 def id_of(reference: Reference) -> str:
-    """Raises ValueError where it is no id: nothing else becomes part of an address."""
+    """Return the id of a reference. Raise ValueError if it is not a UUID, because the id becomes part of a URL."""
     text = str(reference if isinstance(reference, str | UUID) else reference["id"])
     try:
         return str(UUID(text))
     except ValueError:
-        raise ValueError(f"{text!r} is no id: ids are like 01890a5d-ac96-774b-bcce-b302099a8057") from None
+        raise ValueError(f"{text!r} is not an id: ids look like 01890a5d-ac96-774b-bcce-b302099a8057") from None
 
 
 def dump_json(body: Any) -> bytes:
-    """JSON, with times and ids as the API reads them. Raises TypeError for what has no JSON."""
+    """Return JSON with times and ids in the form that the API reads. Raise TypeError for other objects."""
     return json.dumps(body, default=_jsonable, allow_nan=False).encode()
 
 

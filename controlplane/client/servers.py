@@ -1,4 +1,4 @@
-"""The calls about servers, and about the instance as a whole: what a viewer reads and an operator does."""
+"""Calls about servers and about the whole instance, for viewers and operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ DONE_BEFORE = {
     "enter": "already_in_maintenance",
     "exit": "not_in_maintenance",
 }
-"""How what is done already is refused: no refusal where a try of the same call had no answer."""
+"""Error code of an action that was already done. It counts as success if an earlier try of the same call had no
+answer."""
 
 
 class ServerCalls(ExecutionCalls):
@@ -27,7 +28,7 @@ class ServerCalls(ExecutionCalls):
         self, *, cluster: str | None = None, state: str | None = None, type: str | None = None, tag: str | None = None,
         search: str | None = None, namespace: str | None = None, page: int | None = None,
     ) -> Iterator[Server]:  # fmt: skip
-        """Servers, latest first, `page` at a time as they are asked for."""
+        """Yield servers, latest first, fetched in pages of `page`."""
         filters = {"cluster": cluster, "state": state, "type": type, "tag": tag, "search": search}
         return self.items("/servers", {**filters, "namespace": namespace, "limit": page})
 
@@ -35,15 +36,15 @@ class ServerCalls(ExecutionCalls):
         return cast(Server, self.call("GET", f"/servers/{id_of(server)}"))
 
     def server_events(self, server: Reference) -> Iterator[dict[str, Any]]:
-        """The transitions of a server and what was done to it, oldest first."""
+        """Yield the transitions of a server and the actions on it, oldest first."""
         return self.items(f"/servers/{id_of(server)}/events")
 
     def cordon(self, server: Reference, note: str, *, duration_seconds: float | None = None) -> Server:
-        """Give a server no new work, for so many seconds or until `uncordon`; what it holds goes on."""
+        """Give a server no new work, for `duration_seconds` or until `uncordon`. Its jobs continue."""
         return self._operate(server, "cordon", _with_note(note, {"duration_seconds": duration_seconds}))
 
     def uncordon(self, server: Reference, note: str) -> Server:
-        """Give a server work again."""
+        """Let a server get work again."""
         return self._operate(server, "uncordon", {"note": note})
 
     def drain(
@@ -54,27 +55,30 @@ class ServerCalls(ExecutionCalls):
         *,
         duration_seconds: float | None = None,
     ) -> Server:
-        """Give a server no new work, for so many seconds or until `undrain`, and until the deadline to finish what it
-        holds."""
+        """Give a server no new work, for `duration_seconds` or until `undrain`, and let it finish its jobs.
+
+        It has `deadline_seconds` for that, by default its grace period.
+        """
         given = {"deadline_seconds": deadline_seconds, "duration_seconds": duration_seconds}
         return self._operate(server, "drain", _with_note(note, given))
 
     def undrain(self, server: Reference, note: str) -> Server:
-        """Give a server work again: its drain and its cordon are lifted."""
+        """End a server's drain and its cordon, so that it gets work again."""
         return self._operate(server, "undrain", {"note": note})
 
     def disconnect(self, server: Reference, note: str) -> Server:
-        """Count a server as lost."""
+        """Mark a server as lost."""
         return self._operate(server, "disconnect", {"note": note})
 
     def instance(self, *, cluster: str | None = None) -> dict[str, Any]:
-        """How it all, or a cluster, stands: servers and jobs by state, brakes, maintenance, what needs attention."""
+        """Return the state of the instance or of a cluster: servers and jobs by state, brakes, maintenance,
+        attention."""
         return self.call("GET", "/instance", query={"cluster": cluster})
 
     def enter_maintenance(
         self, note: str, *, cluster: str | None = None, duration_seconds: float | None = None
     ) -> dict[str, Any]:
-        """Give nobody new work, or nobody of a cluster; for so many seconds, or until `exit_maintenance`."""
+        """Give no server new work (of the cluster, if given), for `duration_seconds` or until `exit_maintenance`."""
         given = {"cluster": cluster, "duration_seconds": duration_seconds}
 
         def as_it_is() -> dict[str, Any]:
@@ -85,12 +89,16 @@ class ServerCalls(ExecutionCalls):
         return self._once("/maintenance/enter", _with_note(note, given), as_it_is)
 
     def exit_maintenance(self, note: str, *, cluster: str | None = None) -> dict[str, Any]:
-        """Give out work again."""
+        """End the maintenance, so that servers get work again."""
         return self._once("/maintenance/exit", _with_note(note, {"cluster": cluster}), lambda: {"maintenance": None})
 
-    def release_brake(self, note: str, *, cluster: str | None = None) -> list[str]:
-        """Let the silent servers that the brake holds be disconnected, of a cluster or of all: of which types."""
-        released: list[str] = self.call("POST", "/brake/release", _with_note(note, {"cluster": cluster}))["released"]
+    def release_brake(self, note: str, *, cluster: str | None = None, namespace: str | None = None) -> list[str]:
+        """Let the silent servers that a brake holds be disconnected, and return their types.
+
+        Without `cluster` or `namespace` this applies to all of them.
+        """
+        given = {"cluster": cluster, "namespace": namespace}
+        released: list[str] = self.call("POST", "/brake/release", _with_note(note, given))["released"]
         return released
 
     def _operate(self, server: Reference, action: str, body: dict[str, Any]) -> Server:

@@ -1,4 +1,4 @@
-"""How calls are made: with a token, tried again while that may help, and each counted once by its key."""
+"""Calls of the API: with a token, and retried while that may help. A key makes each call count only once."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from controlplane.agent import client as http
-from controlplane.agent.backoff import full_jitter
+from controlplane.agent.api import client as http
+from controlplane.agent.api.backoff import full_jitter
+from controlplane.agent.api.client import ControlPlaneError, Refused, Unreachable
 from controlplane.agent.clean_text import reason
-from controlplane.agent.client import ControlPlaneError, Refused, Unreachable
 from controlplane.agent.tracing import current_traceparent
 from controlplane.client.requests import dump_json
 
 log = logging.getLogger("controlplane.client")
 LONGEST_BACKOFF = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
-"""Seconds between two looks where the control plane keeps no answer back."""
+"""Seconds between two looks, if the control plane does not hold back the answer."""
 NO_WORKER = {"no_fresh_workers", "workers_in_maintenance", "workers_cordoned"}
-"""Codes that say no to `require_worker`: who asks for a worker now does not want to wait for one."""
+"""Error codes that `require_worker` gets. The caller wants a worker now, so the call is not tried again."""
 STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
-"""Set when nobody waits for the calls of this context any more: they go no further."""
+"""Set when the caller of this context's calls has gone. They then stop."""
 
 
 class StillRunning(ControlPlaneError, TimeoutError):
-    """What was waited for has not ended in time; `ids` are of what has not."""
+    """The job, execution or batch has not ended in time. `ids` lists what still runs."""
 
     def __init__(self, detail: str, ids: list[str]) -> None:
         super().__init__(detail)
@@ -39,11 +39,11 @@ class StillRunning(ControlPlaneError, TimeoutError):
 
 
 class Stopped(ControlPlaneError):
-    """Nobody waits for this call any more."""
+    """The caller of this call has gone."""
 
 
 class Session:
-    """The address, the token, and how long a call is tried: see Client."""
+    """Address, token and limits of calls; see Client."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Session:
         address = url or os.environ.get("CONTROLPLANE_URL") or ""
         if not address:
             raise ValueError(
-                'Which control plane? Give its url, like "https://control.example", or set CONTROLPLANE_URL'
+                'No control plane is given: pass its url, like "https://control.example", or set CONTROLPLANE_URL'
             )
         http.check_address(address)
         self._token = read_token(token, token_file)
-        self._http = http.Client(address, timeout, connections=connections, warn=log.warning)
+        self._http = http.AgentClient(address, timeout, connections=connections, warn=log.warning)
         self.timeout, self.retry_for, self.long_poll = timeout, retry_for, long_poll
 
     def close(self) -> None:
@@ -79,10 +79,11 @@ class Session:
         key: str | None = None,
         wait: float = 0.0,
     ) -> dict[str, Any]:
-        """The answer of any call of the API, `path` as in `/api/docs` from behind `/api/v1`.
+        """Make any call of the API and return its answer. `path` is the path in `/api/docs` after `/api/v1`.
 
-        Without a usable answer it is tried again for `retry_for` seconds, so give a call that must not be done twice a
-        `key`. `wait`: seconds for which its answer may be kept back. Raises Refused, Unreachable.
+        Without a usable answer the call is tried again for `retry_for` seconds. So give a `key` to a call that must not
+        happen twice. `wait` is the number of seconds for which its answer may be held back. Raise Refused or
+        Unreachable.
         """
         sent = {name: value for name, value in (query or {}).items() if value is not None}
         address = f"{path}?{urlencode(sent, doseq=True)}" if sent else path
@@ -113,8 +114,11 @@ class Session:
             pause_for(pause)
 
     def _end(self, path: str, action: str, body: Any, code: str, state: str) -> dict[str, Any]:
-        """The answer to an action that ends what is at `path`; where that is refused with `code`, for a try that had no
-        answer has done it: what is there now, in that `state`."""
+        """End what is at `path`, and return the answer.
+
+        If the action is refused with `code`, an earlier try without an answer may have done it. Then return the current
+        object if it is in that `state`.
+        """
         try:
             return self.call("POST", f"{path}/{action}", body)
         except Refused as refused:
@@ -123,7 +127,7 @@ class Session:
             raise
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """The items of a list, page after page as they are asked for."""
+        """Yield the items of a list, fetched page by page on demand."""
         cursor: str | None = None
         while True:
             page = self.call("GET", path, query={**(query or {}), "cursor": cursor})
@@ -133,10 +137,10 @@ class Session:
 
 
 class Polls:
-    """How often to ask for something that is to happen: each round is so many seconds to have the answer kept back.
+    """Rounds in which to ask for a result. Each yields the seconds for which the answer may be held back.
 
-    Where it is not kept back, the next round begins after a pause, which grows until there is `progress`. The last
-    round is after `timeout` seconds; with None there is always another.
+    If an answer is not held back, the next round begins after a pause, which grows until there is `progress`. The last
+    round is after `timeout` seconds. With None the rounds do not end.
     """
 
     def __init__(self, longest: float, timeout: float | None = None) -> None:
@@ -161,7 +165,7 @@ class Polls:
 
 
 def pause_for(seconds: float) -> None:
-    """Raises Stopped as soon as nobody waits any more."""
+    """Sleep for so many seconds. Raise Stopped as soon as the caller has gone."""
     stop = STOP.get()
     if stop is None:
         time.sleep(seconds)
@@ -170,17 +174,17 @@ def pause_for(seconds: float) -> None:
 
 
 def read_token(token: str | None, file: str | os.PathLike[str] | None) -> str:
-    """The token of the argument, of the file, or of CONTROLPLANE_TOKEN. Raises ValueError with a sentence."""
+    """Return the token of the argument, of the file, or of CONTROLPLANE_TOKEN. Raise ValueError."""
     if token and file:
-        raise ValueError("A token and a file with a token: one of them")
+        raise ValueError("Give either a token or a file with a token, not both")
     if file:
         try:
             text = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"The token's file {file} cannot be read: {reason(error)}") from None
+            raise ValueError(f"The token file {file} cannot be read: {reason(error)}") from None
     else:
         text = token or os.environ.get("CONTROLPLANE_TOKEN") or ""
     if not text or not text.isprintable():
-        where = f"The file {file} holds none" if file else "Give it, a file that holds it, or set CONTROLPLANE_TOKEN"
-        raise ValueError(f"A token is needed, which `controlplane create_token` makes. {where}.")
+        where = f"The file {file} is empty" if file else "Give it or a file with it, or set CONTROLPLANE_TOKEN"
+        raise ValueError(f"A token is required; `controlplane create_token` makes one. {where}.")
     return text

@@ -1,4 +1,4 @@
-"""`top`: how it all stands, again and again."""
+"""Command `top`: show the state of the control plane repeatedly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def run(client: Client, given: Namespace, out: Output) -> int:
-    """Until interrupted, or `times`; an outage is said and outlived, but for one that there was from the beginning."""
+    """Refresh until interrupted, or `times` times. Report an outage and continue, unless the first call already
+    failed."""
     client.retry_for = 0
     for number in islice(count(1), given.times or None):
         try:

@@ -1,4 +1,4 @@
-"""How servers, jobs, executions and triggers are told to people."""
+"""Texts and tables of servers, jobs, executions and triggers for people."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ def instance(item: Mapping[str, Any], out: Output) -> None:
 
 
 def outcome(job: Mapping[str, Any]) -> str:
-    """How a job has ended, in a line."""
+    """Return the end of a job as one line."""
     error = job["error"]
     return f"{job['id']} {job['state']}" + (f" {error['code']}: {error.get('message', '')}" if error else "")
 
 
 def brief(item: Mapping[str, Any], target: str) -> str:
-    """What was acted on, in a line; a resubmission and a rerun may be something new."""
+    """Return one line about the result of an action. A resubmission or a rerun may have a new id."""
     name, state = item.get("name", ""), item.get("state") or item.get("outcome", "")
     new = item.get("id") or item.get("job") or target
     more = f" {may_get_work(item)}" if "cordoned" in item else ""
@@ -162,7 +162,7 @@ def may_get_work(server: Mapping[str, Any]) -> str:
         return "cordoned"
     if server["own"] or server["state"] != "RUNNING":
         return "no"
-    return "yes" if server["fresh"] else "not heard"
+    return "yes" if server["fresh"] else "silent"
 
 
 def action_text(action: Mapping[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""All the HTML: the Instance pages and the Django admin. Templates are in templates/, beside it."""
+"""Console: the Instance pages and the Django admin. Their templates are in `templates/`."""

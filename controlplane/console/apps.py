@@ -3,6 +3,7 @@ from django.apps import AppConfig
 
 class ConsoleConfig(AppConfig):
     name = "controlplane.console"
+    default_auto_field = "django.db.models.BigAutoField"
     verbose_name = "Console"
 
     def ready(self) -> None:

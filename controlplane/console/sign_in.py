@@ -1,4 +1,4 @@
-"""Signing in to the pages: passwords are tried at a limited rate, and sessions are renewed while they are used."""
+"""Sign-in to the pages: password attempts are limited in rate, and sessions are renewed while in use."""
 
 import math
 import time
@@ -14,19 +14,21 @@ from django.contrib.auth.signals import user_logged_in
 from django.db.models import Q
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.template.loader import render_to_string
 
+from controlplane.core.addresses import client_address
+from controlplane.core.problems import retry_headers
 from liveness.services import sign_ins
 
 log = structlog.get_logger()
 
 SIGNED_IN_AT, RENEWED_AT = "signed_in_at", "renewed_at"
 IS_SIGNED_IN = "controlplane.is_signed_in"
-"""In the environ of a request whose page has looked at its session, and found somebody signed in."""
+"""Set in `request.META` if the page read its session and found a signed-in user."""
 
 
 class TooManyTries(Exception):
-    """Another try is allowed in `seconds`."""
+    """Another attempt is allowed in `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the next try is allowed in {seconds:.0f} s")
@@ -34,13 +36,13 @@ class TooManyTries(Exception):
 
 
 class Throttled(ModelBackend):
-    """Users and passwords, and no more tries than services/sign_ins.py allows."""
+    """Model backend that limits password attempts (services/sign_ins.py)."""
 
     def authenticate(  # type: ignore[override]
-        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
+        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: object
     ) -> AbstractBaseUser | None:
-        """Raises TooManyTries, before the password is looked at."""
-        if request is None or "REMOTE_ADDR" not in request.META:  # not from anywhere: a shell, a command
+        """Check the password. Raises TooManyTries before the check if there were too many attempts."""
+        if request is None or "REMOTE_ADDR" not in request.META:  # no client address: a shell or a command
             return super().authenticate(request, username, password, **kwargs)
         name, address = username or "", address_of(request)
         if seconds := sign_ins.count(name, address):
@@ -51,8 +53,8 @@ class Throttled(ModelBackend):
             sign_ins.forget(name, address)
         return user
 
-    def get_all_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
-        """His own and those of his groups, in one query: each page asks for them."""
+    def get_all_permissions(self, user_obj: Any, obj: object = None) -> set[str]:
+        """Return permissions of the user and of their groups, in one query instead of two."""
         if not user_obj.is_active or user_obj.is_anonymous or obj is not None:
             return set()
         if not hasattr(user_obj, "_perm_cache"):
@@ -63,19 +65,21 @@ class Throttled(ModelBackend):
 
 
 def address_of(request: HttpRequest) -> str:
-    """Who calls; behind a proxy the last whom X-Forwarded-For names, for the caller may have made up the others."""
+    """Return the address of the caller. X-Forwarded-For is trusted only behind a proxy of ours."""
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_TLS else ""
-    return forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
+    return client_address(request.META.get("REMOTE_ADDR", ""), forwarded)
 
 
 @receiver(user_logged_in)
-def begin_session(request: HttpRequest, **_: Any) -> None:
+def begin_session(request: HttpRequest, **_: object) -> None:
     request.session.update({SIGNED_IN_AT: time.time(), RENEWED_AT: time.time()})
 
 
 class Sessions:
-    """Middleware: a session lasts as long as SESSION_COOKIE_AGE says from its last use on, and for SESSION_LONGEST at
-    most; a try to sign in that comes too soon is a 429."""
+    """Middleware that renews sessions and limits sign-in attempts.
+
+    A session lasts SESSION_COOKIE_AGE after its last use, and at most SESSION_LONGEST. Too many attempts get a 429.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -83,7 +87,7 @@ class Sessions:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
         session, now = request.session, time.time()
-        # The session is not looked up for this: only a page that did so, for its reader, renews it.
+        # Renew only a session that the page has loaded already, to avoid an extra query.
         if session.accessed and "_auth_user_id" in session:
             request.META[IS_SIGNED_IN] = True
             is_due = now - session.get(RENEWED_AT, 0) > settings.SESSION_COOKIE_AGE / 12
@@ -94,6 +98,5 @@ class Sessions:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if not isinstance(error, TooManyTries):
             return None
-        response = render(request, "admin/too_many_tries.html", {"seconds": error.seconds}, status=429)
-        response.headers["Retry-After"] = str(error.seconds)
-        return response
+        page = render_to_string("admin/too_many_tries.html", {"seconds": error.seconds}, request)
+        return HttpResponse(page, status=429, headers=retry_headers(429, error.seconds))

@@ -1,9 +1,10 @@
-"""The Instance pages: what is there, what is held, what happened, and what can be done about it; `/admin/instance/`."""
+"""URLs of the Instance pages, below `/admin/instance/`."""
 
 from django.urls import URLPattern, path
 
 from controlplane.console.actions import targets
 from controlplane.console.actions.bulk_actions import build_action_page
+from controlplane.console.page import choose_poll_interval
 from controlplane.console.views import (
     activity,
     alerts,
@@ -11,19 +12,21 @@ from controlplane.console.views import (
     executions,
     failures,
     history,
+    job,
     jobs,
     logs,
     maintenance,
     overview,
     recovery,
+    saved_views,
+    search,
     servers,
     triggers,
 )
-from controlplane.console.views.page import choose_poll_interval
 
 
 def build_action_paths() -> list[URLPattern]:
-    """Each action of an operator has an address of its own."""
+    """Return the paths of the operator actions, one for each action."""
     return [
         path(f"{folder}/{name}/", build_action_page(target, action), name=f"{folder}_{name}")
         for folder, target, actions in targets.ACTIONS
@@ -35,11 +38,14 @@ app_name = "instance"
 urlpatterns = [
     path("", overview.show_overview, name="overview"),
     path("poll/", choose_poll_interval, name="poll"),
+    path("first-steps/hide/", overview.hide_first_steps, name="hide_first_steps"),
+    path("views/save/", saved_views.save_view, name="save_view"),
+    path("search/", search.show_search, name="search"),
     path("servers/", servers.show_servers, name="servers"),
     path("servers/<uuid:server>/", servers.show_server, name="server"),
     path("jobs/", jobs.show_jobs, name="jobs"),
     path("jobs/errors/", failures.show_errors, name="errors"),
-    path("jobs/<uuid:job>/", jobs.show_job, name="job"),
+    path("jobs/<uuid:job>/", job.show_job, name="job"),
     path("jobs/<uuid:job>/log/", logs.show_job_log, name="log"),
     path("jobs/<uuid:job>/logs/", logs.stream_job_logs, name="job_logs"),
     path("executions/", executions.show_executions, name="executions"),

@@ -1,1 +1,1 @@
-"""The ground that everything stands on: statements, settings, transactions, errors. Servers and jobs are not known."""
+"""Code that both apps share: SQL statements, settings, transactions, errors. It knows neither servers nor jobs."""

@@ -1,6 +1,6 @@
-"""Rows as the API answers them."""
+"""Serializers that write rows as answers of the API, faster than the REST framework's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -10,18 +10,19 @@ from django.db import models
 from rest_framework import serializers
 from rest_framework.relations import PKOnlyObject
 
+from controlplane.core.lean_bodies import AnyField
 from controlplane.core.rest import TimeField, shared_serializer
 
 
 class ModelAnswer(serializers.ModelSerializer):
-    """A row as the API answers it: what the framework asks of each field for each row, it is asked once."""
+    """Serializer of rows that asks the framework about each field once per class, and not once per row."""
 
     serializer_field_mapping: ClassVar = {
         **serializers.ModelSerializer.serializer_field_mapping,
         models.DateTimeField: TimeField,
     }
 
-    def to_representation(self, instance: Any) -> dict[str, Any]:
+    def to_representation(self, instance: object) -> dict[str, Any]:
         shape = shape_of(type(self))
         answer = shape.fields.copy()
         answer.update(zip(shape.columns, shape.read_columns(instance), strict=True))
@@ -33,38 +34,41 @@ class ModelAnswer(serializers.ModelSerializer):
         return answer
 
 
-def represent(answer: type[serializers.Serializer], row: Any) -> Any:
-    """A row as it is answered. Nothing of it is left for Python's collector: a serializer of its own, or one with
-    `many=True`, would hold its fields or rows, which hold it; so do a row and what was fetched with it."""
+def represent(answer: type[serializers.Serializer], row: object) -> Any:
+    """Return the row as the API answers it, and leave no reference cycle behind.
+
+    The serializer is shared: a new one, or one with `many=True`, would be part of a cycle with its fields or rows. A
+    row and its prefetched rows refer to each other too, so the prefetched rows are dropped.
+    """
     written = shared_serializer(answer).to_representation(row)
     let_go_of_fetched(row)
     return written
 
 
-def let_go_of_fetched(row: Any) -> None:
-    """Of what was prefetched: each of those rows holds this one."""
+def let_go_of_fetched(row: object) -> None:
+    """Drop the rows that were prefetched for this row, because each of them refers back to it."""
     for related in getattr(row, "__dict__", {}).pop("_prefetched_objects_cache", {}).values():
         for one in related:
             let_go_of_fetched(one)
 
 
 class Shape(NamedTuple):
-    """How rows are read, and written, for an answer."""
+    """Plan for reading rows of one model and writing them as answers."""
 
     fields: dict[str, None]
-    """Of the answer, in its order."""
+    """Fields of the answer in their order, each with None."""
     columns: list[str]
-    """Those that are attributes of the row."""
+    """Fields that are attributes of the row."""
     read_columns: Callable[[Any], tuple[Any, ...]]
     computed: list[tuple[str, Callable[[Any], Any]]]
-    """The others, and how each is read of a row."""
+    """The other fields, each with the function that reads it from a row."""
     represented: list[tuple[str, Callable[[Any], Any]]]
-    """Those that are not written as they are."""
+    """Fields whose value must be converted, each with the function that converts it."""
 
 
 @cache
 def shape_of(answer: type[ModelAnswer]) -> Shape:
-    """Making fields takes longer than answering a row, and reading leaves nothing in them."""
+    """Return the plan of a serializer class. It is cached, because building fields takes longer than writing a row."""
     fields = {name: field for name, field in answer().fields.items() if not field.write_only}
     columns = {name: field.source or name for name, field in fields.items() if is_attribute(field, answer)}
     return Shape(
@@ -77,7 +81,10 @@ def shape_of(answer: type[ModelAnswer]) -> Shape:
 
 
 def read_attributes(*names: str) -> Callable[[Any], tuple[Any, ...]]:
-    """All at once, which is a fraction of the time; of one name, attrgetter would give no tuple."""
+    """Return a function that reads these attributes of a row as a tuple.
+
+    One call of attrgetter takes a fraction of the time of single reads. With one name it would return no tuple.
+    """
     return attrgetter(*names) if len(names) > 1 else lambda row: tuple(getattr(row, name) for name in names)
 
 
@@ -93,11 +100,11 @@ AS_THEY_ARE = {
     serializers.UUIDField.to_representation: models.UUIDField,
     TimeField.to_representation: models.DateTimeField,
 }
-"""What writes a value as the column has it, or as json_bodies.JSONRenderer writes that; and of which columns."""
+"""Methods that return a value of these columns unchanged, or in a form that json_bodies.JSONRenderer writes alike."""
 
 
 def build_writer(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any] | None:
-    """How a value is written, None: as it is."""
+    """Return the function that converts a value for the answer, or None if the value is written unchanged."""
     if is_method(field):
         return None
     model: Any = answer.Meta.model
@@ -115,7 +122,7 @@ def build_writer(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any] 
 
 
 def list_writer(child: Any) -> Callable[[Any], list[Any]]:
-    def write(rows: Any) -> list[Any]:
+    def write(rows: Iterable[object]) -> list[Any]:
         return [
             child.to_representation(row)
             for row in (rows.all() if isinstance(rows, models.manager.BaseManager) else rows)
@@ -129,13 +136,13 @@ def build_reader(field: Any) -> Callable[[Any], Any]:
         method: Callable[[Any], Any] = getattr(field.parent, field.method_name)
         return method
 
-    def read(row: Any) -> Any:
+    def read(row: object) -> Any:
         value = field.get_attribute(row)
         return None if isinstance(value, PKOnlyObject) and value.pk is None else value
 
     return read
 
 
-def is_method(field: Any) -> bool:
-    """What it reads is written already."""
+def is_method(field: AnyField) -> bool:
+    """Return True if a method of the serializer computes the field. Its value needs no conversion."""
     return type(field) is serializers.SerializerMethodField

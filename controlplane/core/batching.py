@@ -1,4 +1,4 @@
-"""Calls that share one statement, and so one commit."""
+"""Group commit: calls that arrive at about the same time share one SQL statement, and so one commit."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,45 +11,55 @@ Call = TypeVar("Call")
 Answer = TypeVar("Answer")
 
 GATHERING = 0.01
-"""Seconds that calls wait at most, once a statement has ended, for those who are likely to come as well."""
+"""Seconds that waiting calls wait at most, after a statement has ended, for further calls to join the next one, unless
+the group has its own `gathering`."""
 
 
-class Waiting(NamedTuple, Generic[Call, Answer]):
+class WaitingItem(NamedTuple, Generic[Call, Answer]):
     call: Call
     answer: "asyncio.Future[Answer]"
 
 
 class GroupCommit(Generic[Call, Answer]):
-    """While a statement is under way, calls that come meanwhile wait, and share the next.
+    """Run calls in batches, one statement at a time.
 
-    That is run as soon as as many wait as shared the last one or waited at its end, or GATHERING seconds after it: who
-    was answered often calls again, and a statement for many costs little more than one for a few. One who is alone
-    waits for nobody.
+    Calls that arrive while a statement runs wait and share the next one. The next statement starts as soon as enough
+    calls wait: as many as shared the last statement or waited at its end. It starts `gathering` seconds after the
+    last one at the latest. Callers that were just answered often call again, and a statement for many calls costs
+    little more than one for a few. A single call does not wait.
 
-    `run_statement` gets the calls, in one of the threads, and answers each, in the same order. What it raises,
-    each gets, and who waits, too. Nobody waits longer than `patience` seconds for the statement before, nor for the own
-    one. One that hangs costs those who are in it, who get TimeoutError, and nobody else: the next is run by another
-    thread, so over another connection, and whoever comes after waits for that one alone.
+    `run_statement` runs in one of the threads. It gets the calls and returns one answer for each, in the same order. If
+    it raises, each of these calls and each waiting call gets the error.
+
+    No call waits longer than `patience` seconds for the statement before its own, or for its own. If a statement hangs,
+    only its own calls get TimeoutError. The next statement runs in another thread, so on another connection.
     """
 
-    def __init__(self, run_statement: Callable[[list[Call]], list[Answer]], patience: float, threads: Threads) -> None:
+    def __init__(
+        self,
+        run_statement: Callable[[list[Call]], list[Answer]],
+        patience: float,
+        threads: Threads,
+        gathering: float | None = None,
+    ) -> None:
         self._run_statement, self._patience, self._threads = run_statement, patience, threads
-        self._waiting: list[Waiting[Call, Answer]] = []
-        self._likely = 1  # so many are worth a statement at once
+        self._waiting: list[WaitingItem[Call, Answer]] = []
+        self._pause = GATHERING if gathering is None else gathering
+        self._likely = 1  # number of waiting calls that start a statement at once
         self._gathering: asyncio.TimerHandle | None = None
         self._under_way: asyncio.Future[list[Answer]] | None = None
 
     def __call__(self, call: Call) -> "asyncio.Future[Answer]":
-        """Its answer, once it is there."""
+        """Add a call, and return the future of its answer."""
         loop = asyncio.get_running_loop()
-        one: Waiting[Call, Answer] = Waiting(call, loop.create_future())
+        one: WaitingItem[Call, Answer] = WaitingItem(call, loop.create_future())
         self._waiting.append(one)
         if self._under_way is None and len(self._waiting) == self._likely:
-            loop.call_soon(self._run_batch)  # with those who come in the same breath
+            loop.call_soon(self._run_batch)  # together with calls that arrive in the same turn of the loop
         return one.answer
 
     def _run_batch(self) -> None:
-        """Those who wait share a statement."""
+        """Start one statement for all waiting calls, unless one is running."""
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
@@ -64,7 +74,10 @@ class GroupCommit(Generic[Call, Answer]):
         statement.add_done_callback(partial(self._end, batch, timer))
 
     def _end(
-        self, batch: list[Waiting[Call, Answer]], timer: asyncio.TimerHandle, statement: "asyncio.Future[list[Answer]]"
+        self,
+        batch: list[WaitingItem[Call, Answer]],
+        timer: asyncio.TimerHandle,
+        statement: "asyncio.Future[list[Answer]]",
     ) -> None:
         timer.cancel()
         self._under_way = None
@@ -75,14 +88,14 @@ class GroupCommit(Generic[Call, Answer]):
             batch, self._waiting = [*batch, *self._waiting], []
         for place, one in enumerate(batch):
             if one.answer.done():
-                continue  # its caller has gone
+                continue  # its caller has disconnected
             if error is None:
                 one.answer.set_result(statement.result()[place])
             else:
                 one.answer.set_exception(error)
         self._likely = 1 if error else len(batch) + len(self._waiting)
         if self._likely > 1:
-            self._gathering = asyncio.get_running_loop().call_later(GATHERING, self._run_batch)
+            self._gathering = asyncio.get_running_loop().call_later(self._pause, self._run_batch)
         elif self._waiting:
             self._run_batch()
 

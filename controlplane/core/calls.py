@@ -1,4 +1,4 @@
-"""What every view of the API has of its own, whatever the REST settings of the project around it say."""
+"""Base class of all API views. It does not depend on the REST settings of the project around the control plane."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from controlplane.core import database
 from controlplane.core.json_bodies import JSONParser, JSONRenderer
-from controlplane.core.problems import handle_exception
+from controlplane.core.problems import UNCACHED, handle_exception
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,12 +22,12 @@ GROUPS = {
     "jobs": "Jobs", "executions": "Executions", "triggers": "Triggers", "batches": "Bulk actions",
     "servers": "Servers", "recovery": "Recovery",
 }  # fmt: skip
-"""Of calls, in the document, by the first word of their addresses; what is in none is about the whole instance."""
+"""Groups of calls in the OpenAPI document, by the first word of their path. Other calls are in the group `Instance`."""
 END_OF_SENTENCE = re.compile(r"[.:;](?:\s|$)")
 
 
 class CallSchema(AutoSchema):
-    """A call as the document has it: in its group, with its first sentence as summary, and with who may make it."""
+    """Description of a call in the OpenAPI document: its group, its first sentence as summary, its allowed callers."""
 
     view: "OwnSettings"  # type: ignore[assignment,override,unused-ignore]
 
@@ -42,7 +42,10 @@ class CallSchema(AutoSchema):
 
 
 def extend_schema(**options: Any) -> Callable[[F], F]:
-    """drf-spectacular's decorator of methods; it would take what it extends from the settings of the project."""
+    """Wrap drf-spectacular's decorator for methods.
+
+    The original would take the schema class that it extends from the settings of the project.
+    """
     extend = spectacular.extend_schema(**options)
 
     def describe(method: F) -> F:
@@ -53,7 +56,7 @@ def extend_schema(**options: Any) -> Callable[[F], F]:
 
 
 class Negotiation(DefaultContentNegotiation):
-    """Who asks for nothing in particular gets the first there is, which is not worth looking for."""
+    """Choose the first renderer directly if the request asks for no particular one. This saves the search."""
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         first, meta = renderers[0], request._request.META
@@ -64,7 +67,7 @@ class Negotiation(DefaultContentNegotiation):
 
 
 class OwnSettings(APIView):
-    """Everybody may call it; bodies and answers are JSON, refusals problem documents."""
+    """View that anyone may call. Bodies and answers are JSON, and errors are problem documents."""
 
     authentication_classes = []
     permission_classes = []
@@ -76,20 +79,24 @@ class OwnSettings(APIView):
     versioning_class = None
     schema = CallSchema()
     group = ""
-    """That of its calls in the document, where their address does not tell."""
+    """Group of its calls in the OpenAPI document, if it cannot be derived from their path."""
 
     def describe_callers(self, method: str) -> str:
-        """Who may make such a call."""
+        """Return a text about the allowed callers for the OpenAPI document."""
         return "everybody"
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         database.reset_may_have_changed()
         super().initial(request, *args, **kwargs)
 
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """The frameworks tie request, view and answer to themselves and to one another; they let go, for else a list of
-        a thousand jobs would stay until Python looks for garbage."""
+    def finalize_response(self, request: Request, response: Any, *args: object, **kwargs: object) -> Any:
+        """Add headers and break the reference cycles between request, view and answer.
+
+        Without this, a list of a thousand jobs would stay in memory until Python's garbage collector runs.
+        """
         response = super().finalize_response(request, response, *args, **kwargs)
+        for name, value in UNCACHED.items():
+            response.headers.setdefault(name, value)
         vars(self).pop("head", None)
         request.parser_context.clear()
         if isinstance(response, Response):

@@ -1,12 +1,14 @@
-"""Queries of the ORM that pages ask all the time, put together once: to do that costs more than to ask them."""
+"""ORM queries that pages run often, compiled once, because compiling one costs more than running it."""
 
 from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Expression, Field, Model, QuerySet
 from django.db.models.sql import Query
+from django.db.models.sql.compiler import SQLCompiler
 
 from controlplane.core.database import connection
 
@@ -14,7 +16,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Composed(NamedTuple):
-    """A query as PostgreSQL gets it, of which no part depends on the moment."""
+    """SQL text of a query with its parameters. No part of it depends on the time."""
 
     sql: str
     params: tuple[Any, ...]
@@ -25,7 +27,7 @@ class Composed(NamedTuple):
             return cursor.fetchall()
 
     def fetch_dicts(self) -> list[dict[str, Any]]:
-        """The rows by the names of their columns."""
+        """Return the rows as dicts by column name."""
         with connection.cursor() as cursor:
             cursor.execute(self.sql, self.params)
             names = [column.name for column in cursor.description]
@@ -37,25 +39,25 @@ def compose_query(rows: "QuerySet[Any, Any]") -> Composed:
 
 
 class Given(Expression):
-    """A place in a composed query for what is known only when it is asked: a value, or another query."""
+    """Placeholder in a composed query for a value, or for another query, that is known only when the query runs."""
 
     def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
         super().__init__(output_field=output_field)
         self.name = name
 
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:  # type: ignore[override]
         return "%s", [self]
 
 
 class ComposedRows(Generic[Row]):
-    """A query with places that are `Given`, put together once; its rows are as those of any other."""
+    """Query with `Given` placeholders that is compiled once. Its rows are model instances, as with any QuerySet."""
 
     def __init__(self, rows: QuerySet[Row]) -> None:
         self.rows, self.compiler = rows, rows.query.get_compiler(rows.db)
         self.sql, self.params = self.compiler.as_sql()
 
-    def fetch(self, **given: Any) -> list[Row]:
-        """The rows, with what stands in each place: a value, or a query. None where that query can have none."""
+    def fetch(self, **given: object) -> list[Row]:
+        """Return the rows, with a value or a query in each place. Return no rows if such a query can have none."""
         try:
             filled = self.fill_in(given)
         except EmptyResultSet:
@@ -67,7 +69,7 @@ class ComposedRows(Generic[Row]):
         vars(rows.query)["composed"] = compiler
         return list(rows)
 
-    def fill_in(self, given: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    def fill_in(self, given: dict[str, object]) -> tuple[str, tuple[Any, ...]]:
         values = {
             name: compose_query(value) if isinstance(value, QuerySet) else Composed("%s", (value,))
             for name, value in given.items()
@@ -79,9 +81,9 @@ class ComposedRows(Generic[Row]):
 
 
 class ComposedSelect(Query):
-    """A query whose text there is already."""
+    """Query whose SQL text is already compiled."""
 
     composed: Any
 
-    def get_compiler(self, *_: Any, **__: Any) -> Any:
+    def get_compiler(self, *_: object, **__: object) -> Any:
         return self.composed

@@ -1,7 +1,7 @@
-"""How long a process of the control plane may keep the database, by its role.
+"""Parameters of each PostgreSQL session: settings that our statements rely on, and limits.
 
-Whatever becomes of a process, suspended in the middle of a transaction, or of its whole machine: the others wait no
-longer than this.
+The limits depend on the role of the process. They bound how long others wait for a process that is suspended in a
+transaction, or whose machine is lost.
 """
 
 import os
@@ -11,38 +11,59 @@ from controlplane.core.durations import parse_duration
 
 
 class Limits(NamedTuple):
-    """Seconds; None: no limit."""
+    """Limits in seconds. None means no limit."""
 
     statement: float | None
     lock: float | None
     idle: float | None
-    """Between two statements of a transaction."""
+    """Seconds between two statements of a transaction."""
 
 
 WEB, EXECUTOR, COMMAND = "web", "executor", "command"
 DEFAULTS = {
     WEB: Limits(15, 5, 10),
-    EXECUTOR: Limits(300, 10, 10),  # a batch of the daily task may take its time
-    # A migration waits for a table no longer than this either: whoever comes after it waits behind it.
+    EXECUTOR: Limits(300, 10, 10),  # a batch of the daily task may take long
+    # A migration waits no longer than this for a table, because later transactions queue behind it.
     COMMAND: Limits(None, 10, 60),
 }
 VARIABLES = Limits("DATABASE_STATEMENT_TIMEOUT", "DATABASE_LOCK_TIMEOUT", "DATABASE_IDLE_TIMEOUT")  # type: ignore[arg-type]
 PARAMETERS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-# A machine that lost its power says no goodbye: each end finds that out in half a minute, not in the two hours of TCP.
+# A machine without power closes no connection. Each end finds out in half a minute, not in the two hours of TCP.
 CLIENT_KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 SERVER_KEEPALIVES = {
     "tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3, "tcp_user_timeout": 30_000,
 }  # fmt: skip
 
-# Compiling a statement takes longer than any of ours; and what PostgreSQL expects of a recursion is far too much.
+REQUIRED = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "idle_session_timeout": "0",  # connections of the pool and of listeners wait for work
+    "row_security": "on",
+}
+"""Parameters that our statements and the driver rely on, whatever default the database or the role has."""
 NOT_COMPILED = {"jit": "off"}
+"""Switch off JIT: compiling one of our statements takes longer than running it."""
+POOLED_LIMITS = {"lock_timeout": "10000", "idle_in_transaction_session_timeout": "60000"}
+"""Limits in milliseconds that suit every role. They are used behind a pooler that does not pass on ours."""
+
+is_pooled = False
+"""True if sessions are shared by transaction: nothing is set at their start. The settings set it."""
 
 role = COMMAND
-"""Of this process; its entry point says so before Django reads the settings."""
+"""Role of this process. Its entry point sets it before Django reads the settings."""
 
 
 def read_limits() -> Limits:
-    """Those of this process. Raises ValueError with what is wrong with what the environment says."""
+    """Return the limits of this process. Raise ValueError if an environment variable is invalid."""
     return Limits(*(read_limit(name, default) for name, default in zip(VARIABLES, DEFAULTS[role], strict=True)))
 
 
@@ -54,18 +75,38 @@ def read_limit(variable: Any, default: float | None) -> float | None:
     except ValueError as error:
         raise ValueError(f"{variable}: {error}") from None
     if value is not None and value < 0.001:
-        raise ValueError(f'{variable}: {text!r} would be no limit; write "none" for that')
+        raise ValueError(f'{variable}: {text!r} is below 1 ms; write "none" for no limit')
     return value
 
 
-def connection_options(given: str = "") -> dict[str, Any]:
-    """Options of a connection. What is `given` in DATABASE_URL counts.
+def session_limits() -> dict[str, str]:
+    """Return the limits of this process as PostgreSQL parameters, in milliseconds. 0 means no limit.
 
-    With no limit at all nothing is asked of the server at the start of a session: some PgBouncers refuse that.
+    Return nothing if there is no limit at all. Then no parameters are sent at the start of a session, as some poolers
+    demand.
     """
-    limited = {
-        name: round(value * 1000) for name, value in zip(PARAMETERS, read_limits(), strict=True) if value is not None
-    }
-    parameters = {**limited, **SERVER_KEEPALIVES, **NOT_COMPILED} if limited else {}
-    startup_options = " ".join([*(f"-c {name}={value}" for name, value in parameters.items()), given]).strip()
-    return {**CLIENT_KEEPALIVES, **({"options": startup_options} if startup_options else {})}
+    limits = read_limits()
+    if all(value is None for value in limits):
+        return {}
+    return {name: str(round((value or 0) * 1000)) for name, value in zip(PARAMETERS, limits, strict=True)}
+
+
+def connection_options(given: str = "") -> dict[str, Any]:
+    """Return the options of a connection.
+
+    `given` are the options in DATABASE_URL. They come after our limits, so they override them.
+    """
+    limits = {} if is_pooled else session_limits()
+    sent = (
+        [write_option(name, value) for name, value in {**limits, **SERVER_KEEPALIVES, **NOT_COMPILED}.items()]
+        if limits
+        else []
+    )
+    sent += [given] if given else []
+    sent += [write_option(name, value) for name, value in REQUIRED.items()] if sent else []
+    return {**CLIENT_KEEPALIVES, **({"options": " ".join(sent)} if sent else {})}
+
+
+def write_option(name: str, value: object) -> str:
+    escaped = str(value).replace(" ", "\\ ")
+    return f"-c {name}={escaped}"

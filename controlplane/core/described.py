@@ -1,11 +1,11 @@
-"""Words that say what they mean: an enum whose members have a line each."""
+"""Enums whose members each have a line that explains them."""
 
 from enum import StrEnum
 from typing import Self
 
 
 class Described(StrEnum):
-    """`CREATED = "CREATED", "It has registered…"`: the word, and its line as `meaning`."""
+    """Enum of words with explanations: `CREATED = "CREATED", "It has registered…"`. The line is in `meaning`."""
 
     _value_: str
     meaning: str
@@ -18,5 +18,5 @@ class Described(StrEnum):
 
     @classmethod
     def choices(cls) -> list[tuple[str, str]]:
-        """Each word with its line, as fields of forms and serializers take them."""
+        """Return each word with its line, in the form that form fields and serializers take."""
         return [(word.value, word.meaning) for word in cls]

@@ -1,20 +1,27 @@
-"""Bodies of the API and their answers, as JSON."""
+"""JSON of the API: request bodies, answers, and the JSON that PostgreSQL stores of them.
+
+Whole numbers of any length keep all their digits when read and written. The fast reader silently turns whole numbers
+beyond 64 bits into floats, and the fast writer refuses them. So call the functions of this module only.
+"""
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import IO, Any
 
 import orjson
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
-from rest_framework.utils.encoders import JSONEncoder
 
 from controlplane.agent.limits import BODY_DEPTH_LIMIT, BODY_LIMIT
 
-MANY_DIGITS = re.compile("[0-9]{16}")
-"""A number of so many may be one beyond 64 bits, or more exact than a float."""
+DIGITS = bytes.maketrans(b"123456789.", b"0" * 10)
+LONG_NUMBER = b"0" * 19
+"""Mark of a long number in a body translated with `DIGITS`. A shorter number fits 64 bits, or a float of 17 significant
+digits."""
+FLOAT_DIGITS = 17
+"""Significant digits with which each 64-bit float can be written and read again."""
 
 
 class TooLarge(APIException):
@@ -23,34 +30,91 @@ class TooLarge(APIException):
     default_code = "too_large"
 
 
-class JSONParser(BaseParser):
-    """UTF-8 JSON of at most 1 MiB, without NUL characters and lone surrogates: PostgreSQL stores neither."""
+class ResultParser(BaseParser):
+    """Parser for the calls of servers: UTF-8 JSON of at most 1 MiB, without NUL characters and lone surrogates.
+
+    PostgreSQL stores neither of the two. A number with a fraction becomes a 64-bit float, however many digits it has.
+    It is a measurement or a result that was a float before, and no heartbeat may be refused because of it.
+    """
 
     media_type = "application/json"
+    keeps_digits = False
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, context: Mapping[str, Any] | None = None) -> Any:
         body = stream.read(BODY_LIMIT + 1)
         if len(body) > BODY_LIMIT:
             raise TooLarge
         try:
-            data = orjson.loads(body)
+            return read_foreign_json(body, keeps_digits=self.keeps_digits)
         except orjson.JSONDecodeError as error:
             raise ParseError(f"The body is not JSON: {error}") from None
-        if body.count(b"[") + body.count(b"{") > BODY_DEPTH_LIMIT:
-            refuse_deep(data)
-        if b"\\u0000" in body:
-            refuse_nul(data)
-        return data
 
 
-def refuse_unstorable(data: object) -> None:
-    """Raises ParseError for NUL characters and for what is nested too deeply to be read again."""
-    refuse_deep(data)
-    refuse_nul(data)
+class JSONParser(ResultParser):
+    """Parser like `ResultParser` for all other calls. It refuses a number with more digits than a float keeps."""
+
+    keeps_digits = True
+
+
+def read_foreign_json(text: bytes | str, *, keeps_digits: bool = True) -> Any:
+    """Return the value of JSON from outside. Raise orjson.JSONDecodeError if it is not JSON.
+
+    Raise ParseError if it cannot be stored or is nested too deeply. With `keeps_digits`, also raise it for a number
+    with a fraction that a 64-bit float would change.
+    """
+    body = text.encode() if isinstance(text, str) else text
+    data = orjson.loads(body)
+    if body.count(b"[") + body.count(b"{") > BODY_DEPTH_LIMIT:
+        refuse_deep(data)
+    if b"\\u0000" in body:
+        refuse_nul(data)
+    if has_long_number(body):
+        return json.loads(body, parse_float=read_exact_float if keeps_digits else float)
+    return data
+
+
+def read_json(text: bytes | str) -> Any:
+    """Return the value of JSON that this code or PostgreSQL wrote. Whole numbers have all their digits."""
+    body = text.encode() if isinstance(text, str) else text
+    return json.loads(body) if has_long_number(body) else orjson.loads(body)
+
+
+def has_long_number(body: bytes) -> bool:
+    """Return True if some number may not fit 64 bits or a float."""
+    return LONG_NUMBER in body.translate(DIGITS)
+
+
+def read_exact_float(text: str) -> float:
+    """Return a number with a fraction or an exponent. Raise ParseError if a float does not keep its digits."""
+    value, exact = float(text), Decimal(text)
+    if len(exact.as_tuple().digits) > FLOAT_DIGITS and exact != Decimal(repr(value)):
+        raise ParseError(
+            f"The number {text[:60]} has more digits than a 64-bit float keeps ({FLOAT_DIGITS}); write it as a text."
+        )
+    return value
+
+
+def write_json(data: object, option: int = 0, default: Callable[[Any], Any] | None = None) -> bytes:
+    """Return compact JSON in UTF-8. `option` and `default` are those of orjson. Whole numbers have all their digits."""
+    try:
+        return orjson.dumps(data, default, option)
+    except TypeError:
+        return orjson.dumps(with_large_numbers(data), default, option)
+
+
+def with_large_numbers(data: object) -> Any:
+    """Return the data with whole numbers beyond 64 bits as pieces of JSON, since orjson does not write them."""
+    if isinstance(data, dict):
+        return {key: with_large_numbers(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [with_large_numbers(item) for item in data]
+    if type(data) is int and not -(2**63) <= data < 2**64:
+        return orjson.Fragment(str(data))
+    return data
 
 
 def refuse_deep(data: object) -> None:
-    """Raises ParseError for what is nested too deeply to be read again."""
+    """Raise ParseError for data nested so deeply that it could not be read again."""
     level = [data]
     for _ in range(BODY_DEPTH_LIMIT + 1):
         level = [
@@ -65,7 +129,7 @@ def refuse_deep(data: object) -> None:
 
 
 def refuse_nul(data: object) -> None:
-    """Raises ParseError for NUL characters."""
+    """Raise ParseError for NUL characters."""
     if isinstance(data, str) and "\0" in data:
         raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
     if isinstance(data, dict | list):
@@ -74,23 +138,18 @@ def refuse_nul(data: object) -> None:
 
 
 class JSONRenderer(BaseRenderer):
-    """UTF-8 JSON; times RFC 3339 in UTC."""
+    """Renderer of UTF-8 JSON. Times are RFC 3339 in UTC."""
 
     media_type = "application/json"
     format = "json"
     charset = None
 
     def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
-        if data is None:
-            return b""
-        try:
-            return orjson.dumps(data, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, default=str)
-        except TypeError:  # a whole number beyond 64 bits, which PostgreSQL keeps as it is
-            return json.dumps(data, cls=JSONEncoder).encode()
+        return b"" if data is None else write_json(data, orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, str)
 
 
 class JSONLinesRenderer(JSONRenderer):
-    """The items, one in each line; the `Link` header says where they go on. A problem stays one document."""
+    """Renderer of one item per line. The `Link` header points to the next page. A problem stays one document."""
 
     media_type = "application/x-ndjson"
     format = "ndjson"
@@ -100,14 +159,6 @@ class JSONLinesRenderer(JSONRenderer):
         return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
 
 
-def read_stored(text: str) -> Any:
-    """JSON that PostgreSQL keeps, with each of its numbers as it is there."""
-    return json.loads(text) if MANY_DIGITS.search(text) else orjson.loads(text)
-
-
 def size_of(data: object) -> int:
-    """Bytes of compact JSON in UTF-8."""
-    try:
-        return len(orjson.dumps(data))
-    except TypeError:  # a whole number beyond 64 bits
-        return len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode())
+    """Return the size in bytes as compact JSON in UTF-8."""
+    return len(write_json(data))

@@ -1,14 +1,14 @@
-"""Bodies as nearly all are, read by functions that are derived from their serializers once.
+"""Fast readers of request bodies, derived from their serializers.
 
-A serializer stays the one home of what is valid. Of it a function is made that takes what is plainly so, and gives what
-the serializer would; whatever else raises NotPlain, and is for the serializer to judge, in its own words. A field that
-is not known here is asked itself.
+A serializer stays the only definition of what is valid. A reader accepts plainly valid values, and returns what the
+serializer would return. For any other value it raises NotPlain, and then the serializer decides and words the error. A
+field of an unknown kind is validated by its own methods.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.core import validators
@@ -17,12 +17,13 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
+AnyField: TypeAlias = "serializers.Field[Any, Any, Any, Any]"
 Reader = Callable[[Any], Any]
-"""What a value says. Raises those of REFUSALS."""
+"""Function that returns the valid form of a value, or raises one of REFUSALS."""
 
 
 class NotPlain(Exception):
-    """It is for the serializer to judge."""
+    """The value is not plainly valid, so the serializer must decide."""
 
 
 REFUSALS = (NotPlain, serializers.ValidationError, ValidationError)
@@ -45,11 +46,11 @@ ITS_OWN = {
         "get_default": (serializers.Field,),
     }.items()
 }  # fmt: skip
-"""Methods that the functions here stand in for: who has others is asked itself."""
+"""Methods that the readers replace. A field with other versions of them is validated by its own methods."""
 
 
-def build_reader(field: Any) -> Reader:
-    """The function of a field, or of a serializer."""
+def build_reader(field: AnyField) -> Reader:
+    """Return the reader of a field or of a serializer."""
     kind = type(field)
     build = BUILDERS.get(kind.to_internal_value, value_reader)
     is_unusual = any(getattr(kind, name) not in known for name, known in ITS_OWN.items())
@@ -63,22 +64,27 @@ def build_reader(field: Any) -> Reader:
 
 @cache
 def reader_of(serializer: Callable[[], Any]) -> Reader:
-    """The function of a serializer, which is made of it when it is asked for first."""
+    """Return the reader of a serializer class, built on first use."""
     return build_reader(serializer())
 
 
-def other_validators(field: Any, *known: type) -> list[Callable[[Any], Any]]:
-    """Those of a field that are not `known` to what reads it."""
-    return [validate for validate in field.validators if type(validate) not in known]
+def other_validators(field: AnyField, *known: type) -> list[Callable[[Any], Any]]:
+    """Return the validators of a field that its reader does not cover (`known`)."""
+    return [validate for validate in validators_of(field) if type(validate) not in known]
+
+
+def validators_of(field: AnyField) -> list[Any]:
+    """Return the validators of a field. Their type depends on the field."""
+    return list(field.validators)
 
 
 def validated(read: Reader, others: Iterable[Callable[[Any], Any]]) -> Reader:
-    """With further validators."""
+    """Return a reader that also runs these validators."""
     others = tuple(build_check(validate) for validate in others)
     if not others:
         return read
 
-    def read_and_validate(value: Any) -> Any:
+    def read_and_validate(value: object) -> Any:
         value = read(value)
         for check in others:
             check(value)
@@ -88,7 +94,7 @@ def validated(read: Reader, others: Iterable[Callable[[Any], Any]]) -> Reader:
 
 
 def build_check(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A pattern is looked for without what makes a text of a text."""
+    """Return a faster check for a pattern: it does not convert the value to text first."""
     if type(validate) is not validators.RegexValidator or validate.inverse_match:
         return validate
     search = validate.regex.search  # type: ignore[union-attr]
@@ -100,21 +106,21 @@ def build_check(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return check
 
 
-def limits(field: Any, *kinds: type) -> list[Any]:
-    """What the validators of these kinds say, None where there is none. Those of a field that are lazy are kept."""
-    found = {type(validate): validate.limit_value for validate in field.validators if type(validate) in kinds}
+def limits(field: AnyField, *kinds: type) -> list[Any]:
+    """Return the limits of these kinds of validators, with None for a missing one. Lazy limits are evaluated once."""
+    found = {type(validate): validate.limit_value for validate in validators_of(field) if type(validate) in kinds}
     return [value() if callable(value := found.get(kind)) else value for kind in kinds]
 
 
-def value_reader(field: Any) -> Reader:
-    """Of a field that is known by nothing but what it makes of a value."""
+def value_reader(field: AnyField) -> Reader:
+    """Return a reader of a field that is only known by its `to_internal_value`."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if value is None:
             raise NotPlain
         return field.to_internal_value(value)
 
-    return validated(read, field.validators)
+    return validated(read, validators_of(field))
 
 
 def text_reader(field: Any) -> Reader:
@@ -122,7 +128,7 @@ def text_reader(field: Any) -> Reader:
     longest, shortest = limits(field, validators.MaxLengthValidator, validators.MinLengthValidator)
     most, least = math.inf if longest is None else longest, shortest or 0
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if type(value) is not str or not value.isascii() or "\0" in value:
             raise NotPlain
         text: str = value.strip() if trims else value
@@ -130,8 +136,8 @@ def text_reader(field: Any) -> Reader:
             raise NotPlain
         return text
 
-    def read_or_ask(value: Any) -> Any:
-        """Of a blank text, and of one that is not of ASCII, all is asked."""
+    def read_or_ask(value: object) -> Any:
+        """Read ASCII text directly. Run the field's own validation for other text."""
         if value == "" and blank:
             return ""
         if type(value) is str and not value.isascii():
@@ -145,16 +151,16 @@ def text_reader(field: Any) -> Reader:
 def choice_reader(field: Any) -> Reader:
     values = field.choice_strings_to_values
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is not str or value not in values or not value:
             raise NotPlain
         return values[value]
 
-    return validated(read, field.validators)
+    return validated(read, validators_of(field))
 
 
-def id_reader(field: Any) -> Reader:
-    def read(value: Any) -> UUID:
+def id_reader(field: AnyField) -> Reader:
+    def read(value: object) -> UUID:
         if type(value) is not str:
             raise NotPlain
         try:
@@ -162,22 +168,22 @@ def id_reader(field: Any) -> Reader:
         except ValueError:
             raise NotPlain from None
 
-    return validated(read, field.validators)
+    return validated(read, validators_of(field))
 
 
-def flag_reader(field: Any) -> Reader:
-    def read(value: Any) -> bool:
+def flag_reader(field: AnyField) -> Reader:
+    def read(value: object) -> bool:
         if value is not True and value is not False:
             raise NotPlain
         return value
 
-    return validated(read, field.validators)
+    return validated(read, validators_of(field))
 
 
-def whole_reader(field: Any) -> Reader:
+def whole_reader(field: AnyField) -> Reader:
     least, most = bounds(field)
 
-    def read(value: Any) -> int:
+    def read(value: object) -> int:
         if type(value) is not int or not least <= value <= most:
             raise NotPlain
         return value
@@ -185,7 +191,7 @@ def whole_reader(field: Any) -> Reader:
     return validated(read, other_validators(field, *OF_LIMITS[2:]))
 
 
-def number_reader(field: Any) -> Reader:
+def number_reader(field: AnyField) -> Reader:
     least, most = bounds(field)
 
     def read(value: Any) -> float:
@@ -196,28 +202,28 @@ def number_reader(field: Any) -> Reader:
     return validated(read, other_validators(field, *OF_LIMITS[2:]))
 
 
-def bounds(field: Any) -> tuple[float, float]:
+def bounds(field: AnyField) -> tuple[float, float]:
     least, most = limits(field, validators.MinValueValidator, validators.MaxValueValidator)
     return -math.inf if least is None else least, math.inf if most is None else most
 
 
-def any_reader(field: Any) -> Reader:
+def any_reader(field: serializers.JSONField) -> Reader:
     if field.binary:
         return field.run_validation
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if value is None:
             raise NotPlain
         return value
 
-    return validated(read, field.validators)
+    return validated(read, validators_of(field))
 
 
 def list_reader(field: Any) -> Reader:
     read_child, longest = build_reader(field.child), field.max_length
     most, least = math.inf if longest is None else longest, max(field.min_length or 0, 0 if field.allow_empty else 1)
 
-    def read(value: Any) -> list[Any]:
+    def read(value: object) -> list[Any]:
         if type(value) is not list or not least <= len(value) <= most:
             raise NotPlain
         return [read_child(item) for item in value]
@@ -225,8 +231,8 @@ def list_reader(field: Any) -> Reader:
     return validated(read, other_validators(field, *OF_LIMITS[:2]))
 
 
-def many_reader(many: Any) -> Reader:
-    """Of a serializer's list."""
+def many_reader(many: "serializers.ListSerializer[Any]") -> Reader:
+    """Return the reader of a list of serializers."""
     read = list_reader(many)
     if type(many).validate is serializers.ListSerializer.validate:
         return read
@@ -234,7 +240,7 @@ def many_reader(many: Any) -> Reader:
 
 
 def object_reader(serializer: Any) -> Reader:
-    """Of a serializer that knows its fields; see rest.StrictSerializer."""
+    """Return the reader of a serializer with known fields; see rest.StrictSerializer."""
     fields = serializer.fields
     if serializer.validators or any(
         field.read_only or field.write_only or field.source != name for name, field in fields.items()
@@ -246,7 +252,7 @@ def object_reader(serializer: Any) -> Reader:
     defaults = {name: field for name, field in fields.items() if not field.required and field.default is not empty}
     is_validated = type(serializer).validate is not serializers.Serializer.validate
 
-    def read(data: Any) -> Any:
+    def read(data: object) -> Any:
         if type(data) is not dict or not data.keys() >= required:
             raise NotPlain
         try:
@@ -270,4 +276,4 @@ BUILDERS: dict[Any, Callable[[Any], Reader]] = {
     serializers.ListField.to_internal_value: list_reader,
     serializers.ListSerializer.to_internal_value: many_reader,
 }
-"""By the method that each stands in for: a field that has another is asked itself."""
+"""Builders of readers by the `to_internal_value` that they replace. A field with another one validates itself."""

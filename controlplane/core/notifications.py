@@ -1,50 +1,60 @@
-"""By LISTEN and NOTIFY one process of the control plane tells the others that there is something to look for.
+"""LISTEN and NOTIFY: one process of the control plane wakes the others when there is something to look for.
 
-That saves time and carries no state: whoever waits looks now and then all the same, so that one that is lost, or a
-pooler that has no LISTEN, costs time and nothing else.
+Notifications save time and carry no state. Every waiter also looks at intervals, so a lost notification, or a pooler
+without LISTEN, only costs time.
 """
 
 import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import psycopg
 import structlog
 from django.db import DatabaseError, close_old_connections
 from psycopg import sql
 
-from controlplane.core.database import connection, transaction
+from controlplane.core.database import connection, make_direct_connection, transaction
+from controlplane.core.database.silence import WatchedConnection
 
 log = structlog.get_logger()
 
 PAUSE = 0.01
-"""Seconds between two notifications of a process: what is announced meanwhile shares the next."""
+"""Seconds between two notifications of a process. Calls of `announce` within them share the next notification."""
 RECONNECT_AFTER = 1.0
-"""Seconds after which a listener that lost its connection makes another."""
+"""Seconds before a listener that lost its connection connects again."""
 PATIENCE = 5.0
-"""Seconds after which a listener that is closed has ended, at the latest."""
+"""Seconds within which a closed listener ends."""
 
 
 class Announcer:
-    """Notifies for a process, in a thread of its own: after the commit, and never inside the transaction, which would
-    wait there for all others that notify."""
+    """Send a process's notifications in a separate thread, after the commit.
+
+    Inside the transaction, NOTIFY would wait at the commit for all other transactions that notify.
+    """
 
     def __init__(self, channel: str) -> None:
         self._channel = channel
         self._wanted = threading.Event()
         self._process: int | None = None
+        self._content = ""
         self.enabled = False
-        """Set by processes that serve; what a command did is found by looking."""
+        """Set by processes that serve. Changes by commands are found at the next look."""
 
-    def announce(self) -> None:
-        """After the commit of the transaction that is open, or now."""
+    def announce(self, content: str = "") -> None:
+        """Notify after the commit of the open transaction, or now outside a transaction.
+
+        Announcements that share a notification share the content of the last one that has any.
+        """
+        if self.enabled and content:
+            transaction.on_commit(partial(setattr, self, "_content", content))
         if self.enabled:
             transaction.on_commit(self._want)
 
     def _want(self) -> None:
         self._wanted.set()
-        if self._process != os.getpid():  # a thread is not forked along
+        if self._process != os.getpid():  # a forked process does not inherit the thread
             self._process = os.getpid()
             threading.Thread(target=self._run, name=f"announces {self._channel}", daemon=True).start()
 
@@ -52,9 +62,10 @@ class Announcer:
         while True:
             self._wanted.wait()
             self._wanted.clear()
+            content, self._content = self._content, ""
             try:
                 with connection.cursor() as cursor:
-                    cursor.execute("select pg_notify(%s, '')", [self._channel])
+                    cursor.execute("select pg_notify(%s, %s)", [self._channel, content])
             except DatabaseError as error:
                 log.debug("Not announced", channel=self._channel, why=str(error).strip())
             finally:
@@ -63,12 +74,20 @@ class Announcer:
 
 
 class Listener(threading.Thread):
-    """Calls `on_notification` in its own thread for each notification, and whenever it has a connection again, for it
-    may have missed some. It keeps a connection of its own, outside of the pool."""
+    """Call `on_notification` in this thread for each notification, and after each new connection.
 
-    def __init__(self, channel: str, on_notification: Callable[[], object]) -> None:
+    Notifications may have been missed before a new connection. The listener has its own connection outside the pool.
+    `on_content` is called before with what each notification contains.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        on_notification: Callable[[], object],
+        on_content: Callable[[str], object] = lambda content: None,
+    ) -> None:
         super().__init__(name=f"listens to {channel}", daemon=True)
-        self._channel, self._on_notification = channel, on_notification
+        self._channel, self._on_notification, self._on_content = channel, on_notification, on_content
         self._closed = threading.Event()
 
     def run(self) -> None:
@@ -76,18 +95,24 @@ class Listener(threading.Thread):
             try:
                 self._listen()
             except (psycopg.Error, DatabaseError) as error:
-                log.warning("Not listening: work is found by looking", why=str(error).strip().split("\n")[0])
+                log.warning("Not listening: new work is found at the next look", why=str(error).strip().split("\n")[0])
             self._closed.wait(RECONNECT_AFTER)
 
     def close(self) -> None:
         self._closed.set()
 
     def _listen(self) -> None:
-        options = {name: value for name, value in connection.get_connection_params().items() if name != "pool"}
+        options = {
+            name: value for name, value in make_direct_connection().get_connection_params().items() if name != "pool"
+        }
         own = {"application_name": "controlplane listener", "autocommit": True, "cursor_factory": None}
-        with psycopg.connect(**{**options, **own}) as listening:
+        with WatchedConnection.connect(**{**options, **own}) as listening:
             listening.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
             self._on_notification()
             while not self._closed.is_set():
-                for _ in listening.notifies(timeout=PATIENCE):
+                listening.is_watched = False
+                for notification in listening.notifies(timeout=PATIENCE):
+                    self._on_content(notification.payload)
                     self._on_notification()
+                listening.is_watched = True
+                listening.execute("select")  # check the connection: a dead one would never deliver anything

@@ -1,4 +1,4 @@
-"""Lists of the API: a page at a time, and no longer than an answer may be."""
+"""Lists of the API: one page at a time, within a limit on the size of an answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,11 +17,11 @@ from controlplane.core.rest import (
 )
 
 ANSWER_LIMIT = 8 * 1024 * 1024
-"""Bytes of the items of a list; what would go beyond is the next page's."""
+"""Largest size of the items of a list in bytes. Items beyond it move to the next page."""
 
 
 def paged(answer: type[serializers.Serializer], page: Mapping[str, Any]) -> dict[str, Any]:
-    """A page as `answer` writes it, no longer than ANSWER_LIMIT unless one item alone is."""
+    """Return a page in the form of `answer`, at most ANSWER_LIMIT bytes unless a single item is larger."""
     rows: list[Any] = page["items"]
     item = type(shared_serializer(answer).fields["items"].child)
     items = within_limit(represent(item, row) for row in rows)
@@ -29,7 +29,7 @@ def paged(answer: type[serializers.Serializer], page: Mapping[str, Any]) -> dict
 
 
 def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first of the items, as many as an answer may have; one at least."""
+    """Return the first items up to the size limit, but at least one."""
     kept: list[dict[str, Any]] = []
     size = 0
     for item in items:
@@ -41,7 +41,7 @@ def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def ids_within_limit(rows: QuerySet[Any], heavy: Sequence[str]) -> list[Any]:
-    """The ids of the first rows, as many as an answer may have by their heavy columns, and of one more."""
+    """Return the ids of the first rows whose heavy columns fit into an answer, and the id of the next row."""
     weight = "coalesce(octet_length(%(expressions)s::text), 0)"
     weights = [Func(F(column), template=weight, output_field=IntegerField()) for column in heavy]
     ids, size = [], 0
@@ -54,30 +54,30 @@ def ids_within_limit(rows: QuerySet[Any], heavy: Sequence[str]) -> list[Any]:
 
 
 class PageSizeField(serializers.IntegerField):
-    """How many items a page has."""
+    """Number of items on a page."""
 
     def __init__(self) -> None:
         super().__init__(default=100, min_value=1, max_value=500)
 
 
 class PageFilter(StrictSerializer):
-    """Which page of a list, latest first. Ids sort by age, so a page stays where it is while more comes."""
+    """Filter that selects a page of a list, latest first. Ids sort by age, so new rows do not move a page."""
 
     cursor = IdField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
     namespace = TextField(required=False, max_length=90, help_text="One of those that the caller reaches.")
 
     heavy: ClassVar[Sequence[str]] = ()
-    """Columns that may hold so much that rows are weighed before they are read."""
+    """Columns that may be so large that the rows' sizes are measured before the rows are read."""
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Of these rows all that are asked for, on whichever page."""
+        """Return the rows that match the filter, of all pages."""
         return rows
 
     def page(self, rows: QuerySet[Any], floor: UUID | None = None) -> dict[str, Any]:
-        """The page of these rows, with the cursor of the next; null: there is none.
+        """Return a page of these rows with the cursor of the next page, which is null on the last one.
 
-        Where there is a floor it was looked no further than to this id: the next page goes on there.
+        `floor` is the id down to which the rows were searched, if the search was limited. The next page starts there.
         """
         filters = self.validated_data
         if "cursor" in filters:

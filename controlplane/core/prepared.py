@@ -1,7 +1,7 @@
-"""What is run all the time is planned once by each connection: PREPARE, and from then on EXECUTE.
+"""Prepared statements: each connection plans a frequent statement once (PREPARE), and then runs it (EXECUTE).
 
-The driver could prepare by itself, but several statements are one round trip only in a pipeline of its, and of one
-that fails there it takes what came after, which the database never saw, for prepared.
+The driver can prepare statements by itself. But it sends several statements in one round trip only in a pipeline. If
+one fails there, the driver takes the later ones for prepared, although the database never saw them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db import DatabaseError, OperationalError
+from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 
 from controlplane.core import transactions
 from controlplane.core.database import connection
@@ -18,29 +19,31 @@ from controlplane.core.sql_book import load_blocks, number_parameters
 from controlplane.core.statements import Row, Statement, fetch_result_sets, read_result_sets
 
 PREPARED: "WeakKeyDictionary[psycopg.Connection[Any], dict[tuple[str, str], str]]" = WeakKeyDictionary()
-"""By connection, the names under which it has statements of the books."""
+"""Names of the prepared statements of each connection."""
 NUMBERS = count(1)
+LOST = (InvalidSqlStatementName, FeatureNotSupported)
+"""Errors of a lost prepared statement (as after DISCARD ALL), or of a result whose type a migration changed."""
 
-# Left to choose, PostgreSQL would plan each time, as it finds that cheaper; and a plan that was made for a small table
-# is kept while it grows. A table of one row is read as a whole even so, and before PostgreSQL 18 that counts as so dear
-# that the statement would be compiled at each call: a host's connection may have that on.
+# Without these settings PostgreSQL would plan each call, because it finds that cheaper, and would keep a plan made for
+# a small table while the table grows. Even so it reads a table of one row as a whole. Before PostgreSQL 18 the cost
+# counted for that would trigger compiling at each call, if a host project's connection has JIT on.
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 BEGIN = "select " + ", ".join(
     f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
     for name, value in PLANNED_ONCE.items()
 )
-# What else is in a transaction may be a host's.
+# The rest of the transaction may be the host project's, so the settings are restored.
 END = "select " + ", ".join(
     f"set_config('{name}', current_setting('controlplane.{name}'), true)" for name in PLANNED_ONCE
 )
 
 
 @transactions.retry_from_start
-def fetch_prepared_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]:
-    """As `fetch_result_sets`, of what is run all the time.
+def fetch_prepared_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]:
+    """Run frequent statements, prepared, in one round trip. Otherwise like `fetch_result_sets`.
 
-    A pooler that gives each transaction another connection of its own knows no prepared statements; where
-    DATABASE_PREPARED_STATEMENTS is 0 there are none.
+    A pooler that changes the connection with each transaction supports no prepared statements. Set
+    DATABASE_PREPARED_STATEMENTS to 0 then.
     """
     connection.ensure_connection()
     if connection.connection.prepare_threshold is None:
@@ -54,20 +57,20 @@ def fetch_prepared_sets(*statements: Statement[Any], **params: Any) -> tuple[lis
             cursor.nextset()
             return read_result_sets(cursor, statements)
     except DatabaseError as error:
-        if not (had_prepared and isinstance(error.__cause__, transactions.PREPARED_FOR_NOTHING)):
+        if not (had_prepared and isinstance(error.__cause__, LOST)):
             raise
         names.clear()
-        # No fault of a row, whatever else is in the transaction: it is begun anew, and prepares anew.
+        # No row is at fault. The whole transaction runs again, and prepares again.
         raise OperationalError(*error.args) from error.__cause__
 
 
-def fetch_prepared_rows(statement: Statement[Row], **params: Any) -> list[Row]:
-    """The rows of a statement that is run all the time; see `Statement.after`."""
+def fetch_prepared_rows(statement: Statement[Row], **params: object) -> list[Row]:
+    """Return the rows of a frequent statement; see `Statement.after`."""
     return fetch_prepared_sets(*statement.before, statement, **params)[-1]
 
 
 def executions(statements: Sequence[Statement[Any]], names: dict[tuple[str, str], str]) -> Iterator[str]:
-    """The EXECUTE of each; one that this connection does not have yet is prepared."""
+    """Yield the EXECUTE of each statement. Prepare it first if this connection has not done so."""
     for statement in statements:
         key = statement.app, statement.name
         takes = load_blocks(statement.app)[statement.name].takes

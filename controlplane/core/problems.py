@@ -1,5 +1,7 @@
-"""Errors as people and programs read them: application/problem+json, in one shape everywhere."""
+"""Errors for people and programs: application/problem+json, in one shape everywhere."""
 
+import math
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -7,24 +9,33 @@ from typing import Any
 import structlog
 from django.core import exceptions
 from django.core.exceptions import DisallowedHost, PermissionDenied, TooManyFilesSent
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.request import Request
 
 from controlplane.core import database
+from controlplane.core.database.errors import UNREACHABLE, classify
 from controlplane.core.json_bodies import JSONRenderer
+from controlplane.core.unavailable_page import CONTENT_TYPE as CONTENT_TYPE_OF_PAGE
+from controlplane.core.unavailable_page import build_unavailable_page, wants_page
 
 log = structlog.get_logger()
 
 CONTENT_TYPE = "application/problem+json"
+UNCACHED = {"Cache-Control": "no-store"}
+"""Header of every API response: no browser and no proxy may store it."""
 RETRY_AFTER = 2
+"""Seconds after which a caller may try again, unless the error gives another time."""
+LIMITING = frozenset({408, 429, 503})
+"""Statuses that ask the caller to try again later. 413 is not one: the same body would be too large again."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Problem(Exception):
-    """A refusal with its reason. Subclasses say what happened; their docstring is the detail."""
+    """Error answer with its reason. Subclass names state what happened, and their docstring is the detail."""
 
     status = 409
     code = "conflict"
@@ -37,82 +48,119 @@ class Problem(Exception):
     def body(self) -> dict[str, Any]:
         return build_problem(self.status, self.code, self.detail, **self.facts)
 
-
-def headers_of(problem: Problem) -> dict[str, str]:
-    """What a refusal says besides its body."""
-    match problem.status:
-        case 401:
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the answer. The fact `retry_after`, in seconds, overrides the usual time."""
+        if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}
-        case 429 | 503:
-            return {"Retry-After": str(problem.facts.get("retry_after", RETRY_AFTER))}
-    return {}
+        return retry_headers(self.status, self.facts.get("retry_after"))
 
 
-def build_problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
-    """The fields of a problem document."""
+def retry_headers(status: int, seconds: float | None = None) -> dict[str, str]:
+    """Return `Retry-After` in whole seconds, at least 1, if the status is in LIMITING. Otherwise return no header."""
+    if status not in LIMITING:
+        return {}
+    return {"Retry-After": str(max(1, math.ceil(RETRY_AFTER if seconds is None else seconds)))}
+
+
+def build_problem(status: int, code: str, detail: str, **more: object) -> dict[str, Any]:
+    """Return the fields of a problem document."""
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **more}
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
-    """Django REST Framework's exception handler. None lets a fault of ours be a 500, with its traceback logged."""
+    """Handle errors for Django REST Framework. Return None for a fault of ours: it becomes a 500 with a logged
+    traceback."""
     headers: dict[str, str] = {}
     match error:
         case Problem():
             body = error.body()
             log_refusal(error, context)
-            headers = headers_of(error)
+            headers = error.headers()
         case ValidationError():
-            body = build_problem(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
+            errors = key_by_index(error.detail)
+            body = build_problem(400, "invalid", "The request is not valid; see `errors`.", errors=errors)
         case APIException():
             body = build_problem(error.status_code, str(error.default_code), str(error.detail))
+            headers = retry_headers(error.status_code, getattr(error, "wait", None))
         case Http404():
             body = build_problem(404, "not_found", str(error) or "There is nothing here.")
         case PermissionDenied():
             body = build_problem(403, "forbidden", str(error) or "This is not allowed.")
-        case OperationalError() | InterfaceError():
+        case _ if classify(error):
             return build_unavailable_response(error, JsonResponse, is_unknown=may_have_changed(context["request"]))
         case _:
             return None
-    # Whatever a view answers otherwise, be it a page, a refusal is a problem document.
+    # An error is a problem document even if the view answers in another format.
     content = JSONRenderer().render(body)
     return HttpResponse(content, status=body["status"], headers=headers, content_type=CONTENT_TYPE)
 
 
+def key_by_index(detail: Any) -> Any:
+    """Return validation errors with those of list items keyed by index, as DRF 3.18 does.
+
+    Earlier versions return a list with an empty dict for each valid item.
+    """
+    if isinstance(detail, list) and detail and all(isinstance(item, dict | list) for item in detail):
+        detail = {index: item for index, item in enumerate(detail) if item}
+    if isinstance(detail, dict):
+        return {name: key_by_index(item) for name, item in detail.items()}
+    return detail
+
+
 def log_refusal(error: Problem, context: dict[str, Any]) -> None:
-    """A line of the log for each call that is refused."""
+    """Log one line for each refused call."""
     request, view = context["request"], context["view"]
     identifiers = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
     fields = {**identifiers, "call": f"{request.method} {request.path}", "reason": error.code}
-    what = getattr(view, "call_name", type(view).__name__)
+    what = getattr(view, "call_name", type(view).__name__.removesuffix("View"))
     log.warning(f"{what} refused: {error.detail}", **fields)
 
 
-NOTHING_CHANGED = "The database cannot be reached just now; nothing was changed. Try again."
+NOTHING_CHANGED = "{why}; nothing was changed. Try again."
 OUTCOME_UNKNOWN = (
-    "The database was lost in the middle of this call: it may have been done, or not. Look before you try again; "
-    "with the same Idempotency-Key, request_id or instance_id, and of a report or a heartbeat, the same again is safe."
+    "The database connection was lost during this call, so it may have been done or not. Check before you try again. "
+    "It is safe to repeat a report, a heartbeat, or a call with the same Idempotency-Key, request_id or instance_id."
+)
+
+PAGE_OUTCOME_UNKNOWN = (
+    "The database connection was lost before it confirmed this form, so the action may have been done or not. Check "
+    "before you send the form again."
 )
 
 
-def may_have_changed(request: Any) -> bool:
-    """Whether the request that this thread answers may have changed something before the database was lost."""
+def may_have_changed(request: HttpRequest | Request) -> bool:
+    """Return True if this thread's request may have changed something before the database was lost."""
     return request.method not in SAFE_METHODS and database.may_have_changed()
 
 
 def build_unavailable_response(error: Exception, response_class: Callable[..., Any], *, is_unknown: bool) -> Any:
-    log.error("The database cannot be reached", error=str(error).strip().split("\n")[0], outcome_unknown=is_unknown)
+    """Answer 503 for a temporary database error. With `is_unknown` the call may have changed something."""
+    why = (classify(error) or UNREACHABLE).why
+    log.error(why, error=str(error).strip().split("\n")[0], outcome_unknown=is_unknown)
     code, detail = ("outcome_unknown", OUTCOME_UNKNOWN) if is_unknown else ("database_unavailable", NOTHING_CHANGED)
     return response_class(
-        build_problem(503, code, detail),
+        build_problem(503, code, detail.format(why=why)),
         status=503,
-        headers={"Retry-After": str(RETRY_AFTER)},
+        headers={**UNCACHED, **retry_headers(503)},
         content_type=CONTENT_TYPE,
     )
 
 
+def answer_unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Answer 503 for a temporary error of the database: a page for a browser, a problem document for a program."""
+    is_unknown = may_have_changed(request)
+    answer: HttpResponse = build_unavailable_response(error, JsonResponse, is_unknown=is_unknown)
+    if wants_page(request.path, request.headers.get("Accept", "")):
+        why = (classify(error) or UNREACHABLE).why
+        reason = PAGE_OUTCOME_UNKNOWN if is_unknown else f"{why}. Nothing was changed."
+        answer.content = build_unavailable_page(reason, reloads=request.method in SAFE_METHODS)
+        answer.headers["Content-Type"] = CONTENT_TYPE_OF_PAGE
+    return answer
+
+
 class DatabaseDown:
-    """Middleware: what fails outside the API for want of a database is a 503 as well, never a 500."""
+    """Middleware that answers 503, never 500, for temporary database errors outside the API."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -122,13 +170,13 @@ class DatabaseDown:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        if isinstance(error, OperationalError | InterfaceError):
-            return build_unavailable_response(error, JsonResponse, is_unknown=may_have_changed(request))
+        if classify(error):
+            return answer_unavailable(request, error)
         return None
 
 
 class OddInput:
-    """Middleware: what reaches the database outside the API though it is no id, or cannot be stored, is a 400."""
+    """Middleware that answers 400 if a value outside the API is not a valid id, or cannot be stored."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -140,34 +188,37 @@ class OddInput:
         if request.path.startswith("/api/") or not isinstance(error, exceptions.ValidationError | DataError):
             return None
         log.warning("Invalid input", call=f"{request.method} {request.path}", error=repr(error))
-        return HttpResponseBadRequest("Something in this request is no id, or cannot be looked for: check its address.")
+        return HttpResponseBadRequest("This address has an invalid id, or a value that cannot be stored.")
 
 
-WRONG_HOST = "The control plane does not answer under the name in this address: it is not in ALLOWED_HOSTS."
+WRONG_HOST = "The host name in this address is not in ALLOWED_HOSTS, so the control plane refuses the request."
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """What Django refuses before any view is asked."""
+    """Answer a request that Django refuses before any view runs."""
     if isinstance(exception, TooManyFilesSent):
-        return HttpResponseBadRequest("The control plane takes no files.")
+        return HttpResponseBadRequest("The control plane accepts no files.")
     if isinstance(exception, DisallowedHost):
         if request.path.startswith("/api/"):
             body = build_problem(400, "wrong_host", WRONG_HOST)
-            return JsonResponse(body, status=400, content_type=CONTENT_TYPE)
+            return JsonResponse(body, status=400, headers=UNCACHED, content_type=CONTENT_TYPE)
         return HttpResponseBadRequest(WRONG_HOST)
     return defaults.bad_request(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """A fault of ours; its traceback is in the log."""
+    """Answer an error that no view handled: 503 for a temporary database error, otherwise 500."""
+    error = sys.exc_info()[1]
+    if isinstance(error, Exception) and classify(error):
+        return answer_unavailable(request, error)
     if not request.path.startswith("/api/"):
         return defaults.server_error(request)
-    body = build_problem(500, "fault", "This is a fault of the control plane; its log tells more.")
-    return JsonResponse(body, status=500, content_type=CONTENT_TYPE)
+    body = build_problem(500, "fault", "This is a fault of the control plane. See its log for details.")
+    return JsonResponse(body, status=500, headers=UNCACHED, content_type=CONTENT_TYPE)
 
 
 @csrf_exempt
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-    """For addresses under /api that no view answers."""
+    """Answer 404 for addresses under /api that no view serves."""
     body = build_problem(404, "not_found", f"No call of this API is at {request.path}; /api/docs lists them.")
-    return JsonResponse(body, status=404, content_type=CONTENT_TYPE)
+    return JsonResponse(body, status=404, headers=UNCACHED, content_type=CONTENT_TYPE)

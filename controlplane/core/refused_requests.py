@@ -1,10 +1,10 @@
-"""How the log tells of requests that Django refuses before any view is asked."""
+"""Log lines of requests that Django refuses before any view runs."""
 
 import logging
 
 
 def write_on_one_line(record: logging.LogRecord) -> bool:
-    """A filter of the log: what Django refuses as suspicious is the caller's fault, and no traceback of ours."""
+    """Log a suspicious request as one warning without a traceback, because it is the caller's fault."""
     if record.name.startswith("django.security."):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.exc_info = record.exc_text = None

@@ -1,4 +1,4 @@
-"""How the API judges what it is sent: strictly, and with errors that say where."""
+"""Strict serializers and fields of the API, whose errors name the invalid field."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from rest_framework.exceptions import ErrorDetail
 
 from controlplane.agent import clean_text
 from controlplane.core import lean_bodies
-from controlplane.core.durations import LONGEST_WAIT
+from controlplane.core.bounds import INT32, LARGEST_NUMBER, LONGEST_WAIT, NOTE_LENGTH, TEXT_LENGTH, clamp_moment
 from controlplane.core.json_bodies import size_of
 
 
 class StrictSerializer(serializers.Serializer):
-    """A serializer that refuses fields it does not know, and names those it does."""
+    """Serializer that refuses unknown fields, and lists the known ones."""
 
     def to_internal_value(self, data: object) -> Any:
         if isinstance(data, Mapping):
@@ -34,7 +34,7 @@ class StrictSerializer(serializers.Serializer):
         return self.validate_fields(data)
 
     def validate_fields(self, data: dict[str, Any]) -> dict[str, Any]:
-        """What the framework does, without asking fields that are not there and need not be: most of a job's."""
+        """Validate like the framework, but skip absent optional fields: these are most fields of a job."""
         values: dict[str, Any] = {}
         errors: dict[str, Any] = {}
         for name, (field, is_optional, check) in self.checks.items():
@@ -51,7 +51,8 @@ class StrictSerializer(serializers.Serializer):
 
     @cached_property
     def checks(self) -> "dict[str, tuple[serializers.Field[Any, Any, Any, Any], bool, Callable[[Any], Any] | None]]":
-        """Each field, whether it may be left out and is nothing then, and the method that checks it further."""
+        """Return for each field: the field, whether it may be missing without a default, and its `validate_NAME`
+        method."""
         return {
             name: (
                 field,
@@ -62,23 +63,31 @@ class StrictSerializer(serializers.Serializer):
         }
 
 
-class ChoiceField(serializers.ChoiceField):
-    """One of several words; whoever says another is told which there are."""
+def with_defaults(options: Mapping[str, object], **defaults: object) -> dict[str, Any]:
+    """Return options of a field, with defaults for those that are missing."""
+    return {**defaults, **options}
 
-    def __init__(self, choices: Any, **options: Any) -> None:
-        super().__init__(choices, **options)
+
+class ChoiceField(serializers.ChoiceField):
+    """Choice of several words. The error for another word lists the valid ones."""
+
+    def __init__(self, choices: Any, **options: object) -> None:
+        super().__init__(choices, **with_defaults(options))
         words = ", ".join(map(str, self.choices))
         self.error_messages["invalid_choice"] = f'"{{input}}" is not a valid choice. Valid are: {words}.'
 
 
 @cache
 def shared_serializer(serializer: Callable[[], Any]) -> Any:
-    """One of each is enough, for validation leaves nothing in it; making one takes longer than using it."""
+    """Return one shared instance per serializer class, because creating one takes longer than using it.
+
+    Validation leaves no state in it.
+    """
     return serializer()
 
 
 def validate_body(serializer: Callable[..., Any], data: object) -> Any:
-    """What a body says. Raises ValidationError."""
+    """Return the validated values of a body. Raise ValidationError."""
     with suppress(*lean_bodies.REFUSALS):
         return lean_bodies.reader_of(serializer)(data)
     body = serializer(data=data)
@@ -87,10 +96,10 @@ def validate_body(serializer: Callable[..., Any], data: object) -> Any:
 
 
 class FreeTextField(serializers.CharField):
-    """A text of a program, taken as it is, line breaks and all: a number is not a text."""
+    """Text of a program, unchanged, with line breaks. A number is not accepted as text."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"max_length": 255, "trim_whitespace": False, **options})
+    def __init__(self, **options: object) -> None:
+        super().__init__(**with_defaults(options, max_length=TEXT_LENGTH, trim_whitespace=False))
 
     def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
@@ -99,54 +108,56 @@ class FreeTextField(serializers.CharField):
 
 
 clean = RegexValidator(clean_text.CLEAN, clean_text.NOT_CLEAN, code="control_characters")
-"""Of every text that names something or says why, in the API, in forms and on the command line."""
+"""Validator of every text that names something or gives a reason, in the API, in forms and on the command line."""
 
 
 class TextField(FreeTextField):
-    """A text on one line: a name, a tag, a note."""
+    """Text on one line: a name, a tag, a note."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.validators.append(clean)
 
 
-NOTE_LENGTH = 1000
-
-
 class NoteField(TextField):
-    """Why somebody does it by hand; kept with who and when."""
+    """Reason for an action by a person, stored with the user and the time."""
 
-    def __init__(self, **options: Any) -> None:
-        defaults: dict[str, Any] = {"max_length": NOTE_LENGTH, "help_text": "Why; kept with who and when."}
+    def __init__(self, **options: object) -> None:
+        defaults: dict[str, Any] = {"max_length": NOTE_LENGTH, "help_text": "Reason, stored with user and time."}
         if "required" not in options:
             defaults |= {"default": "", "allow_blank": True}
         super().__init__(**{**defaults, **options})
 
 
-@extend_schema_field({"type": ["object", "array", "string", "number", "boolean"], "description": "Any JSON."})
+@extend_schema_field(
+    {"type": ["object", "array", "string", "number", "boolean"], "items": {}, "description": "Any JSON."}
+)
 class AnyField(serializers.JSONField):
-    """Whatever JSON it is, null too."""
+    """JSON value of any type, including null."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"allow_null": True, **options})
+    def __init__(self, **options: object) -> None:
+        super().__init__(**with_defaults(options, allow_null=True))
 
 
 class ObjectField(serializers.DictField):
-    """A JSON object of at most so many bytes as compact JSON in UTF-8."""
+    """JSON object of at most `max_bytes` bytes, as compact JSON in UTF-8."""
 
-    def __init__(self, *, max_bytes: int, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *, max_bytes: int, **options: object) -> None:
+        super().__init__(**with_defaults(options))
         self.max_bytes = max_bytes
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         value: dict[str, Any] = super().to_internal_value(data)
         if (size := size_of(value)) > self.max_bytes:
-            raise serializers.ValidationError(f"It has {size} bytes of JSON; the limit is {self.max_bytes}.")
+            raise serializers.ValidationError(f"This value has {size} bytes as JSON; the limit is {self.max_bytes}.")
         return value
 
 
 class NumberField(serializers.FloatField):
-    """A JSON number, finite: neither text nor true."""
+    """Finite JSON number. Text and true are refused."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**with_defaults(options, min_value=-LARGEST_NUMBER, max_value=LARGEST_NUMBER))
 
     def to_internal_value(self, data: Any) -> float:
         if isinstance(data, bool | str) or (isinstance(data, float) and not math.isfinite(data)):
@@ -155,10 +166,14 @@ class NumberField(serializers.FloatField):
 
 
 class TimeField(serializers.DateTimeField):
-    """A moment, RFC 3339; as it is written, in UTC."""
+    """Time in RFC 3339. Answers are in UTC."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"format": ISO_8601, "input_formats": [ISO_8601], "default_timezone": UTC, **options})
+    def __init__(self, **options: object) -> None:
+        super().__init__(**with_defaults(options, format=ISO_8601, input_formats=[ISO_8601], default_timezone=UTC))
+
+    def to_internal_value(self, value: Any) -> datetime:
+        """Return the time, moved to the nearest bound if out of bounds: the year 9999 often means never."""
+        return clamp_moment(super().to_internal_value(value))
 
     def to_representation(self, value: Any) -> Any:
         if isinstance(value, datetime) and value.tzinfo is UTC:
@@ -167,14 +182,14 @@ class TimeField(serializers.DateTimeField):
 
 
 class SecondsField(NumberField):
-    """A duration in seconds."""
+    """Duration in seconds."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"min_value": 0, "max_value": LONGEST_WAIT, **options})
+    def __init__(self, **options: object) -> None:
+        super().__init__(**with_defaults(options, min_value=0, max_value=LONGEST_WAIT))
 
 
 class IdField(serializers.UUIDField):
-    """A UUID as a text."""
+    """UUID as text."""
 
     def to_internal_value(self, data: object) -> UUID:
         if not isinstance(data, str):
@@ -183,7 +198,7 @@ class IdField(serializers.UUIDField):
 
 
 class YesNoField(serializers.BooleanField):
-    """true or false, nothing that merely looks like it."""
+    """Boolean. Only true and false are accepted."""
 
     def to_internal_value(self, data: object) -> bool:
         if not isinstance(data, bool):
@@ -192,10 +207,10 @@ class YesNoField(serializers.BooleanField):
 
 
 class WholeField(serializers.IntegerField):
-    """A whole number that fits a PostgreSQL integer: neither text, nor true, nor 1.5."""
+    """Whole number that fits a PostgreSQL integer. Text, true and 1.5 are refused."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"min_value": -(2**31), "max_value": 2**31 - 1, **options})
+    def __init__(self, **options: object) -> None:
+        super().__init__(**with_defaults(options, min_value=INT32[0], max_value=INT32[1]))
 
     def to_internal_value(self, data: object) -> int:
         if not isinstance(data, int) or isinstance(data, bool):

@@ -1,4 +1,4 @@
-"""Typed settings: a dataclass of defaults, overridden by a Django setting and by the environment."""
+"""Typed settings: a dataclass of defaults that a Django setting and environment variables override."""
 
 import dataclasses
 import difflib
@@ -14,21 +14,23 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from controlplane.agent.fitness.memory import parse_size
 from controlplane.core.durations import parse_duration
 
 Seconds = Annotated[float, "seconds"]
+Bytes = Annotated[int, "bytes"]
 
 T = TypeVar("T")
 
 OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
-"""What Kubernetes adds to the environment of every pod for services that are called like our settings."""
+"""Variables that Kubernetes adds to every pod for services with the same name as our settings."""
 
 
 class Conf(Generic[T]):
-    """The settings of one app, read on first use and again when a test changes them.
+    """Settings of one app, read on first use and again when a test changes them.
 
-    `NAME = {"KEY": value}` in Django settings overrides the default of field `key`;
-    the environment variable `NAME_KEY` overrides both.
+    `NAME = {"KEY": value}` in Django settings overrides the default of field `key`. The environment variable `NAME_KEY`
+    overrides both.
     """
 
     def __init__(self, schema: type[T], name: str) -> None:
@@ -38,19 +40,35 @@ class Conf(Generic[T]):
         setting_changed.connect(self._forget_settings, weak=False)
 
     def __call__(self) -> T:
-        """The settings. Raises ImproperlyConfigured naming every value that cannot be read."""
+        """Return the settings. Raise ImproperlyConfigured with every value that cannot be read."""
         values, problems = self.read_settings()
         if problems:
             raise ImproperlyConfigured(" ".join(problems))
         return values
 
     def read_settings(self) -> tuple[T, list[str]]:
-        """The settings as far as they can be read, and a sentence for each key that cannot or is unknown."""
+        """Return the readable settings, and a sentence for each key that is unreadable or unknown."""
         if self._cached is None:
             self._cached = self._parse_settings()
         return self._cached
 
-    def _forget_settings(self, *, setting: str, **_: Any) -> None:
+    def list_overridden(self) -> list[str]:
+        """Return a sentence for each key that the environment sets to another value than the Django setting."""
+        given: dict[str, Any] = dict(getattr(settings, self.name, {}))
+        sentences = []
+        for field, kind in typing.get_type_hints(self.schema, include_extras=True).items():
+            key, variable = field.upper(), f"{self.name}_{field.upper()}"
+            if key not in given or variable not in os.environ:
+                continue
+            try:
+                is_same = parse_value(given[key], kind) == parse_value(os.environ[variable], kind)
+            except ValueError:
+                continue  # reported elsewhere
+            if not is_same:
+                sentences.append(describe_override(f'{self.name}["{key}"]', given[key], variable))
+        return sentences
+
+    def _forget_settings(self, *, setting: str, **_: object) -> None:
         if setting == self.name:
             self._cached = None
 
@@ -83,22 +101,35 @@ class Conf(Generic[T]):
         return self.schema(**values), problems
 
 
+SECRET_WORDS = ("KEY", "SECRET", "URL")
+"""Words in the names of settings whose values are not shown."""
+
+
+def describe_override(setting: str, value: object, variable: str) -> str:
+    """Return a sentence that names the setting, the variable that wins, and both values unless they are secret."""
+    if any(word in variable for word in SECRET_WORDS):
+        return f"{setting} is not used: the environment variable {variable} has another value and wins."
+    return f"{setting} is {value!r} and is not used: the environment variable {variable}={os.environ[variable]} wins."
+
+
 def suggest_key(key: str, keys: list[str]) -> str:
-    """The key that was probably meant; empty when there is none."""
+    """Return a hint to the key that was probably meant, or an empty text."""
     matches = difflib.get_close_matches(key.upper(), keys, 1)
     return f"{matches[0]} is probably meant" if matches else ""
 
 
-def parse_value(raw: Any, kind: Any) -> Any:
-    """One value as its field's type. Raises ValueError that says what would be right."""
+def parse_value(raw: object, kind: Any) -> Any:
+    """Return one value converted to the type of its field. Raise ValueError with what is allowed."""
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
     if Seconds in options:
         value = parse_duration(raw)
         if value is None and type(None) not in options:
-            raise ValueError("a duration is needed here, not none")
+            raise ValueError("a duration is required here, not none")
         return value
     if type(None) in options and (raw is None or str(raw).strip().lower() == "none"):
         return None
+    if Bytes in options:
+        return parse_size(str(raw))
     if bool in options:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if str(raw).lower() not in words:
@@ -110,7 +141,7 @@ def parse_value(raw: Any, kind: Any) -> Any:
             raise ValueError(f"{raw!r} is not one of {', '.join(wanted)}")
         return wanted(raw)
     if wanted is str:
-        return str(raw)
+        return " ".join(map(str, raw)) if isinstance(raw, list | tuple) else str(raw)
     try:
         value = wanted(raw)
         if isinstance(raw, bool) or not math.isfinite(value) or (isinstance(raw, float) and value != raw):

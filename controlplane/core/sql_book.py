@@ -1,39 +1,42 @@
-"""The books of SQL: `APP/sql/*.sql`, one for each service, read whole and checked when the control plane starts.
+"""Books of SQL: `APP/sql/*.sql`, one per service. They are read and checked when the control plane starts.
 
 A book holds blocks. A block begins with a head and ends where the next one begins::
 
     -- statement: retire_servers
-    -- Lost servers that hold nothing become NOT_RUNNING.
+    -- Mark lost servers without work NOT_RUNNING.
     -- takes: only uuid[]|null
     -- returns: id uuid, name text, reason text|null
     -- row: RetiredServer
 
-    -- step: end_attempts(held) -> verdicts
-    -- Common table expressions that statements share; this one goes on from `held`.
+    -- step: end_attempts(held) -> ended_attempts
+    -- Common table expressions that statements share; this one continues from `held`.
 
     -- rule: is_lost(s)
-    -- An expression; s is the row that it is about.
+    -- Expression about the row s.
 
-The columns of `returns` make the class of the rows (sql_rows.py); `row` is its name, where statements share one.
+The columns of `returns` define the class of the rows (sql_rows.py). `row` names it if statements share one.
 
-`{{name}}` stands for the block of that name, `{{app.name}}` for one of another app, `{{is_lost(gone)}}` for a rule
-about the row `gone`, and `{{NAME}}` for a list of states or of numbers. A statement that sweeps has a line
-`-- due: select …`: what stands above it, with this in place of what stands below, lists the ids that the statement is
-about to touch.
+A statement with a line `-- counted:` in its head has two variants. NAME leaves out the lines that begin with `--
+counted: `. NAME_counted includes them, and also takes the parameters listed in its head. So work that only some
+installations need costs the others nothing.
 
-Rows to update or delete are looked up each by its key, `where j.id = any(array[ended.id])`. A plain `=` leaves
-PostgreSQL the choice to read the whole table once for each row of `ended`, and where its statistics know of no rows it
-does.
+`{{name}}` inserts the block of that name, `{{app.name}}` one of another app, `{{is_lost(gone)}}` a rule about the row
+`gone`, and `{{NAME}}` a list of states or numbers. A sweeping statement has a line `-- due: select …`. The text above
+it, followed by this select, lists the ids that the statement would change.
+
+Rows to update or delete are each looked up by key: `where j.id = any(array[ended.id])`. With a plain `=` PostgreSQL may
+read the whole table once for each row of `ended`. It does so if its statistics count no rows.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = re.compile(r"-- (statement|step|rule): (\w+)(?:\((\w+(?:, \w+)*)\))?(?: -> (\w+(?:, \w+)*))?")
+COUNTED = "-- counted: "
 DUE = re.compile(r"^-- due: (.*)\n", re.MULTILINE)
 REFERENCE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)(?:\((\w+(?:, \w+)*)\))?\}\}")
 PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -41,27 +44,29 @@ STATES: dict[str, str] = {}
 
 
 class BookError(Exception):
-    """A book of SQL that cannot be used; says where and why."""
+    """Invalid book of SQL. The message names the place and the reason."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A statement, a step or a rule, as it stands in its book."""
+    """A statement, a step or a rule, as written in its book."""
 
     kind: str
     name: str
     subjects: tuple[str, ...]
-    """Of a rule, the rows that it is about; of a step, the step that it goes on from."""
+    """Rows that a rule is about, or the step that a step continues from."""
     book: Path
     text: str
-    """What it does, in words."""
+    """Description in words."""
     takes: dict[str, str]
-    """Parameters and their types, of a statement."""
+    """Parameters of a statement and their types."""
     returns: dict[str, str]
-    """Columns and their types, of a statement."""
+    """Columns of a statement's rows and their types."""
     row: str
-    """What a row of a statement is called, where that is not its own name."""
+    """Class name of a statement's rows, if it differs from the statement's name."""
     body: str
+    counted: dict[str, str] | None = None
+    """Further parameters of the counting variant. None means that there is no such variant."""
 
     @property
     def place(self) -> str:
@@ -69,37 +74,48 @@ class Block:
 
 
 def define_states(**lists: Iterable[str]) -> None:
-    """Name lists of states for use in blocks: `state in {{LIVE}}`."""
+    """Define lists of states for use in blocks: `state in {{LIVE}}`."""
     for name, words in lists.items():
         STATES[name] = "(" + ", ".join(f"'{word}'" for word in sorted(words)) + ")"
 
 
 def define_numbers(**named: float | Iterable[int]) -> None:
-    """Name numbers and lists of numbers for use in blocks: `s.timeout * {{FENCE_MARGIN}}`, `array{{BUCKETS}}`."""
+    """Define numbers and lists of numbers for use in blocks: `s.timeout * {{FENCE_MARGIN}}`, `array{{BUCKETS}}`."""
     for name, numbers in named.items():
         STATES[name] = f"[{', '.join(map(str, numbers))}]" if isinstance(numbers, Iterable) else str(numbers)
 
 
 @cache
 def load_blocks(app: str) -> dict[str, Block]:
-    """Every block of the books of an app. Raises BookError."""
+    """Return all blocks of an app's books. Raise BookError."""
     blocks: dict[str, Block] = {}
     for book in sorted((ROOT / app / "sql").glob("*.sql")):
         for block in read_book(book):
-            if block.name in blocks:
-                raise BookError(f"{block.place}: {blocks[block.name].book.name} has a block of that name")
-            blocks[block.name] = block
+            for variant in list_variants(block):
+                if variant.name in blocks:
+                    raise BookError(f"{block.place}: {blocks[variant.name].book.name} has a block of that name")
+                blocks[variant.name] = variant
     return blocks
 
 
+def list_variants(block: Block) -> Iterator[Block]:
+    """Yield a block without its counting lines and, if its head has `counted`, the variant with them."""
+    lines = block.body.split("\n")
+    yield replace(block, body="\n".join(line for line in lines if not line.startswith(COUNTED)))
+    if block.counted is not None:
+        body = "\n".join(line.removeprefix(COUNTED) for line in lines)
+        row = block.row or block.name.title().replace("_", "") + "Row"
+        yield replace(block, name=f"{block.name}_counted", takes={**block.takes, **block.counted}, body=body, row=row)
+
+
 def read_book(book: Path) -> list[Block]:
-    """The blocks of one file, in their order. Raises BookError."""
+    """Return the blocks of one file in their order. Raise BookError."""
     chunks: list[list[str]] = []
     for line in book.read_text().splitlines():
         if HEAD.match(line):
             chunks.append([])
         elif not chunks and line.strip():
-            raise BookError(f"{book.relative_to(ROOT)}: begins without a head (-- statement: NAME)")
+            raise BookError(f"{book.relative_to(ROOT)}: does not begin with a head (-- statement: NAME)")
         if chunks:
             chunks[-1].append(line)
     return [read_block(book, chunk) for chunk in chunks]
@@ -108,7 +124,8 @@ def read_book(book: Path) -> list[Block]:
 def read_block(book: Path, lines: list[str]) -> Block:
     head = HEAD.match(lines[0])
     kind, name, subjects, _ = head.groups() if head else ("", "", "", "")
-    words, listed = [], {"takes": "", "returns": "", "row": ""}
+    words, listed = [], {"takes": "", "returns": "", "row": "", "counted": ""}
+    has_variant = False
     rest = lines[1:]
     last = "text"
     while rest and rest[0].startswith("--") and not DUE.match(rest[0] + "\n"):
@@ -116,6 +133,7 @@ def read_block(book: Path, lines: list[str]) -> Block:
         key, colon, value = line.partition(":")
         if colon and key in listed:
             last, line = key, value
+            has_variant |= key == "counted"
         if last == "text":
             words.append(line)
         else:
@@ -130,11 +148,12 @@ def read_block(book: Path, lines: list[str]) -> Block:
         parse_columns(listed["returns"]),
         listed["row"].strip(),
         "\n".join(rest).strip(),
+        parse_columns(listed["counted"]) if has_variant else None,
     )
 
 
 def parse_columns(listed: str) -> dict[str, str]:
-    """`only uuid[]|null, batch int` as names and types."""
+    """Return names and types of a text such as `only uuid[]|null, batch int`."""
     pairs = (part.strip().partition(" ") for part in listed.split(",") if part.strip())
     return {name: type for name, _, type in pairs}
 
@@ -148,7 +167,7 @@ def find_block(app: str, name: str, where: str) -> Block:
 
 @cache
 def compose_statement(app: str, name: str) -> str:
-    """A block with everything put in. `NAME_due` is what a sweeping statement is about to touch."""
+    """Return the text of a block with all references filled in. `NAME_due` lists the ids a sweep would change."""
     of_due = name.endswith("_due") and name not in load_blocks(app)
     block = find_block(app, name.removesuffix("_due") if of_due else name, app)
     return fill_references(app, block, select_body(block, of_due))
@@ -177,7 +196,7 @@ def fill_references(app: str, block: Block, body: str) -> str:
 
 
 def substitute_rows(block: Block, rows: list[str], where: str) -> str:
-    """The body of a block that is about these rows."""
+    """Return the body of a block with its row names replaced by these."""
     if rows and len(rows) != len(block.subjects):
         raise BookError(f"{where}: {block.name} is about {', '.join(block.subjects) or 'no row'}")
     names = {own: row for own, row in zip(block.subjects, rows, strict=False) if own != row}
@@ -192,7 +211,7 @@ def substitute_rows(block: Block, rows: list[str], where: str) -> str:
 
 
 def check_books(*apps: str) -> None:
-    """Refuse names that no block has, and parameters in which a statement and its head differ. Raises BookError."""
+    """Check all references, and that each statement uses exactly the parameters of its head. Raise BookError."""
     for app in apps:
         for block in load_blocks(app).values():
             text = fill_references(app, block, select_body(block, of_due=False))
@@ -204,6 +223,6 @@ def check_books(*apps: str) -> None:
 
 @cache
 def number_parameters(app: str, name: str) -> str:
-    """A statement with $1, $2, … for its parameters in the order of `takes`, as PREPARE and EXPLAIN want it."""
+    """Return a statement with parameters $1, $2, … in the order of `takes`, for PREPARE and EXPLAIN."""
     order = list(load_blocks(app)[name].takes)
     return PARAMETER.sub(lambda match: f"${order.index(match[1]) + 1}", compose_statement(app, name)).replace("%%", "%")

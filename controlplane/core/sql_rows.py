@@ -1,6 +1,8 @@
-"""The rows of the statements, as the heads of the books say: `python -m controlplane.core.sql_rows` writes
-APP/sql/rows/BOOK.py for each book, and APP/sql/statements.py, from which mypy knows each column. A test holds that they
-are as the heads are."""
+"""Generator of the row classes of all statements, from the heads of the books.
+
+`python -m controlplane.core.sql_rows` writes APP/sql/rows/BOOK.py for each book, and APP/sql/statements.py. From them
+mypy knows each column. A test checks that they match the heads.
+"""
 
 from controlplane.core.sql_book import ROOT, Block, BookError, load_blocks
 
@@ -9,12 +11,13 @@ TYPES = {
     "uuid": "UUID", "text": "str", "int": "int", "bigint": "int", "float8": "float", "bool": "bool",
     "timestamptz": "datetime", "jsonb": "str", "void": "str",
 }  # fmt: skip
-"""What Python gets. JSON comes as text: Django reads it where a model has it, and nobody else."""
+"""Python types of the columns. JSON arrives as text, because Django decodes it for models, and other code does not need
+it."""
 IMPORTS = {"datetime": "from datetime import datetime", "UUID": "from uuid import UUID"}
 
 
 def type_of(column: str) -> str:
-    """`uuid[]|null` as Python has it."""
+    """Return the Python type of a column such as `uuid[]|null`."""
     name, _, null = column.partition("|")
     python = TYPES[name.removesuffix("[]")]
     python = f"list[{python}]" if name.endswith("[]") else python
@@ -28,8 +31,10 @@ def row_name(block: Block) -> str:
 
 
 def write_modules(app: str) -> dict[str, str]:
-    """The texts of rows/BOOK.py, for each book with rows of its own, and of statements.py. Raises BookError where two
-    heads give one name to different rows."""
+    """Return the texts of statements.py and of rows/BOOK.py for each book with row classes.
+
+    Raise BookError if two heads give one name to different rows.
+    """
     rows: dict[str, dict[str, str]] = {}
     books: dict[str, list[str]] = {}
     listed = []

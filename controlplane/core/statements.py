@@ -1,4 +1,4 @@
-"""Runs the statements of the books (sql_book.py), and makes rules expressions of the ORM."""
+"""Running the statements of the books (sql_book.py), and using rules as ORM expressions."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,10 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Field, Func
+from django.db.models.sql.compiler import SQLCompiler
 
 from controlplane.core import transactions
 from controlplane.core.database import connection, transaction
@@ -19,7 +22,7 @@ from controlplane.core.sql_book import BookError, check_books, compose_statement
 log = structlog.get_logger()
 
 RowKey = UUID | int | str
-"""By what a sweep names its rows."""
+"""Key by which a sweep identifies its rows."""
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 Other = TypeVar("Other", bound=tuple[Any, ...])
@@ -28,17 +31,17 @@ PIECE = re.compile(r"\bs\.(\w+)|%\((\w+)\)s")
 
 
 class SqlExpression(Func):
-    """SQL over a row `s` as an expression of the ORM: `s.name` is the field, or the annotation, of whatever is asked.
+    """SQL about a row `s` as an ORM expression: `s.name` is a field or an annotation of the queried model.
 
-    It costs Python a tenth of what the same as Case, When and Q does, which counts on a page that is read each second.
+    It takes a tenth of the Python time of Case, When and Q, which matters on a page that is loaded each second.
     """
 
-    def __init__(self, text: str, output_field: "Field[Any, Any]", **params: Any) -> None:
+    def __init__(self, text: str, output_field: "Field[Any, Any]", **params: object) -> None:
         self.pieces, self.columns = split_expression(text)
         super().__init__(*self.columns, output_field=output_field)
         self.params = params
 
-    def as_sql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: object) -> tuple[str, list[Any]]:  # type: ignore[override]
         columns = dict(zip(self.columns, map(compiler.compile, self.source_expressions), strict=True))
         params: list[Any] = []
         parts = []
@@ -56,7 +59,7 @@ class SqlExpression(Func):
 
 @cache
 def split_expression(text: str) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Each stretch of text with the column of `s` or the parameter that follows it, and the columns, each once."""
+    """Return text pieces, each with the column of `s` or the parameter after it, and the distinct columns."""
     parts = [part or "" for part in (*PIECE.split(text), None, None)]
     pieces = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
     return pieces, list(dict.fromkeys(column for _, column, _ in pieces if column))
@@ -64,19 +67,19 @@ def split_expression(text: str) -> tuple[list[tuple[str, str, str]], list[str]]:
 
 @dataclass(frozen=True)
 class Statement(Generic[Row]):
-    """A statement of a book, with the class of its rows: `sql.claim_jobs.fetch_rows(…)`."""
+    """Statement of a book with the class of its rows: `sql.claim_jobs.fetch_rows(…)`."""
 
     app: str
     name: str
     row: type[Row]
     before: "tuple[Statement[Any], ...]" = ()
-    """Statements that go first, in the same round trip."""
+    """Statements that run first, in the same round trip."""
 
     def after(self, *others: "Statement[Any]") -> "Statement[Row]":
-        """This one with others in front of it, in one round trip.
+        """Return this statement with others in front of it, in one round trip.
 
-        They commit together, but each sees what was committed before *it* began, so a lock
-        that the first takes protects what the second reads.
+        All commit together, but each sees what was committed before it began itself. So a lock that the first takes
+        protects what the second reads.
         """
         return replace(self, before=others)
 
@@ -84,28 +87,34 @@ class Statement(Generic[Row]):
     def text(self) -> str:
         return compose_statement(self.app, self.name)
 
-    def fetch_rows(self, **params: Any) -> list[Row]:
+    def fetch_rows(self, **params: object) -> list[Row]:
         return fetch_result_sets(*self.before, self, **params)[-1]
 
-    def fetch_row(self, **params: Any) -> Row | None:
-        """The only row, or None."""
+    def fetch_row(self, **params: object) -> Row | None:
+        """Return the only row, or None."""
         return next(iter(self.fetch_rows(**params)), None)
 
-    def fetch_only_row(self, **params: Any) -> Row:
-        """The row of a statement that always has one."""
+    def fetch_only_row(self, **params: object) -> Row:
+        """Return the row of a statement that always has exactly one."""
         [row] = self.fetch_rows(**params)
         return row
 
     def sweep_rows(
-        self, then: Callable[[list[Row]], object] = len, left_out: list[RowKey] | None = None, **params: Any
+        self,
+        then: Callable[[list[Row]], object] = len,
+        left_out: list[RowKey] | None = None,
+        batch: int | None = None,
+        **params: object,
     ) -> list[Row]:
-        """The rows of a sweeping statement. When one of its rows makes it fail, those that can be written without it.
+        """Run a sweep and return its rows. If one row makes it fail, change all the others without it.
 
-        What follows from the rows, `then` does in the same transaction. Beside NAME there is NAME_due, which
-        only lists the ids it is about to touch, and both obey `only` (ids, or null for all). The ids of those that
-        could not be written are added to `left_out`; of a sweep in batches the next one passes them by.
+        `then` gets the rows in the same transaction. Beside the statement NAME there is NAME_due, which only lists the
+        ids that would change. Both are limited to `only` (ids, or null for all). The ids of the failed rows are added
+        to `left_out`; the next batch of the same sweep skips them.
         """
         bad: list[RowKey] = [] if left_out is None else left_out
+        if batch is not None:
+            params["batch"] = batch
 
         def run_statement(only: Sequence[RowKey] | None) -> list[Row]:
             with prefer_key_lookups():
@@ -124,42 +133,42 @@ class Statement(Generic[Row]):
             except DatabaseError as error:
                 if transactions.is_transient_error(error):
                     raise
-                log.exception("A sweep failed; trying without what cannot be written", sweep=self.name)
-        room = {"batch": params["batch"] + len(bad)} if "batch" in params else {}
+                log.exception("A sweep failed; trying again without the failing rows", sweep=self.name)
+        room = {} if batch is None else {"batch": batch + len(bad)}
         with prefer_key_lookups():
             due = Statement(self.app, f"{self.name}_due", DueRow).fetch_rows(only=None, **{**params, **room})
-        ids = [row.id for row in due if row.id not in set(bad)][: params.get("batch")]
+        ids = [row.id for row in due if row.id not in set(bad)][:batch]
         return transactions.run_in_halves(transactions.retry_from_start(run_statement), ids, leave_out) if ids else []
 
 
 class IdRow(NamedTuple):
-    """What many statements return."""
+    """Row with only an id."""
 
     id: UUID
 
 
 class DueRow(NamedTuple):
-    """What a sweeping statement is about to touch."""
+    """Row that a sweeping statement would change."""
 
     id: RowKey
 
 
 @overload
 def fetch_result_sets(
-    first: Statement[Row], second: Statement[Other], /, **params: Any
+    first: Statement[Row], second: Statement[Other], /, **params: object
 ) -> tuple[list[Row], list[Other]]: ...
 @overload
-def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]: ...
+def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]: ...
 @transactions.retry_from_start
-def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]:
-    """Run the statements in one round trip; the rows of each. See `Statement.after`."""
+def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]:
+    """Run the statements in one round trip and return the rows of each. See `Statement.after`."""
     with connection.cursor() as cursor:
         cursor.execute(";\n".join(statement.text for statement in statements), params)
         return read_result_sets(cursor, statements)
 
 
-def read_result_sets(cursor: Any, statements: Sequence[Statement[Any]]) -> tuple[list[Any], ...]:
-    """The rows of each of these, which a cursor has one after the other."""
+def read_result_sets(cursor: CursorWrapper, statements: Sequence[Statement[Any]]) -> tuple[list[Any], ...]:
+    """Return the rows of each statement from a cursor that holds their results one after the other."""
     result_sets = []
     for number, statement in enumerate(statements):
         if number:
@@ -168,21 +177,21 @@ def read_result_sets(cursor: Any, statements: Sequence[Statement[Any]]) -> tuple
     return tuple(result_sets)
 
 
-def read_rows(row: type[Row], cursor: Any) -> list[Row]:
-    """What a cursor has, as these rows."""
+def read_rows(row: type[Row], cursor: CursorWrapper) -> list[Row]:
+    """Return the results of a cursor as rows of this class."""
     fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
-    result = cursor.pgresult  # its description would make an object of each column
+    result = cursor.pgresult  # the cursor's description would create an object for each column
     names = tuple([result.fname(place).decode() for place in range(result.nfields)])
     rows = cursor.fetchall()
     if names != fields:
-        # `s.*` while an upgrade goes on: the table has columns already that this code does not know.
+        # `s.*` during an upgrade: the table may already have columns that this code does not know.
         places = [names.index(field) for field in fields]
         rows = [[values[place] for place in places] for values in rows]
     return [tuple.__new__(row, values) for values in rows]
 
 
 class Statements:
-    """The statements of one app, each an attribute; a subclass declares them, with their rows (sql_rows.py)."""
+    """Statements of one app as attributes. A subclass declares them with their row classes (sql_rows.py)."""
 
     def __init__(self, app: str) -> None:
         check_books(app)
@@ -191,22 +200,22 @@ class Statements:
         heads = {block.name: tuple(block.returns) for block in load_blocks(app).values() if block.kind == "statement"}
         if {name: row._fields for name, row in declared.items()} != heads:
             raise BookError(
-                f"{app}/sql/statements.py is not as the heads are: run python -m controlplane.core.sql_rows"
+                f"{app}/sql/statements.py does not match the heads. Run python -m controlplane.core.sql_rows"
             )
         for name, row in declared.items():
             setattr(self, name, Statement(app, name, row))
 
-    def build_expression(self, name: str, output_field: "Field[Any, Any]", **params: Any) -> SqlExpression:
-        """The piece `name` as an expression of the ORM."""
+    def build_expression(self, name: str, output_field: "Field[Any, Any]", **params: object) -> SqlExpression:
+        """Return the rule `name` as an ORM expression."""
         return SqlExpression(compose_statement(self.app, name), output_field, **params)
 
 
 @contextmanager
 def prefer_key_lookups() -> Iterator[None]:
-    """A transaction in which rows are looked up by their keys.
+    """Run a transaction in which PostgreSQL looks rows up by their keys.
 
-    A batch is small beside its tables, but PostgreSQL, which cannot know how many rows a step leaves, would often
-    rather read the whole of them.
+    PostgreSQL cannot estimate how many rows each part of a batch statement returns, so it often reads whole tables. A
+    batch has few rows, so lookups by key are faster.
     """
     with transaction.atomic():
         with connection.cursor() as cursor:

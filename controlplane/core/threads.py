@@ -1,28 +1,35 @@
-"""Threads that work for an event loop."""
+"""Pool of threads that run blocking calls for an event loop."""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-class Threads:
-    """At most `number` of them, each begun when it is needed first; calls that find none free wait in their order.
+IDLE_AFTER = 0.05
+"""Seconds without a call after which a thread is idle."""
 
-    Daemons: one that hangs keeps no process from ending.
+
+class Threads:
+    """Run calls in at most `number` threads, started on demand. Further calls wait in their order.
+
+    The threads are daemons, so a hanging call does not keep the process from ending. A thread that becomes idle calls
+    `when_idle`, for example to return its database connection to the pool. Returning it after each call would cost more
+    than many a call.
     """
 
-    def __init__(self, number: int, name: str) -> None:
-        self._number, self._name = number, name
+    def __init__(self, number: int, name: str, when_idle: Callable[[], object] | None = None) -> None:
+        self._number, self._name, self._when_idle = number, name, when_idle
         self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = SimpleQueue()
         self._begun = self._busy = 0
 
     def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """What the call returns, or raises, in one of the threads. It goes on though nobody awaits its end."""
+        """Run the call in one of the threads, and return the future of its result. It runs to its end even if nothing
+        awaits it."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._busy += 1
         if self._begun < min(self._busy, self._number):
@@ -33,16 +40,25 @@ class Threads:
 
     def _work(self) -> None:
         while True:
-            call, future = self._calls.get()
+            call, future = self._next_call()
+            result, error = None, None
             try:
-                result, error = call(), None
+                if not future.done():  # the caller gave up before a thread was free
+                    result = call()
             except BaseException as raised:
-                result, error = None, raised
-            with suppress(RuntimeError):  # the loop has ended, and this process does
+                error = raised
+            with suppress(RuntimeError):  # the loop has ended, and so will this process
                 future.get_loop().call_soon_threadsafe(self._end, future, result, error)
             del call, future, result, error
 
-    def _end(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    def _next_call(self) -> "tuple[Callable[[], Any], asyncio.Future[Any]]":
+        if self._when_idle is not None:
+            with suppress(Empty):
+                return self._calls.get(timeout=IDLE_AFTER)
+            self._when_idle()
+        return self._calls.get()
+
+    def _end(self, future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
         self._busy -= 1
         if future.done():
             return

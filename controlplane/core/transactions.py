@@ -1,7 +1,7 @@
-"""Each item for itself: what the database refuses of one delays that one alone, and is named.
+"""Transactions that run again after temporary errors, and batches in which one bad row does not stop the others.
 
-Where a ring of waits stays thinkable although everybody locks in one order (servers, roots of executions, jobs,
-attempts, each by id), the transaction that PostgreSQL ends to break it is begun anew: here, and nowhere else.
+All code locks rows in one order (servers, roots of executions, jobs, attempts, each by id). A deadlock is still
+possible in places: PostgreSQL ends one transaction, and only this module runs it again.
 """
 
 import random
@@ -12,10 +12,11 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
-from django.db import DatabaseError, OperationalError
-from psycopg.errors import DeadlockDetected, FeatureNotSupported, InvalidSqlStatementName
+from django.db import DatabaseError, Error
 
+from controlplane.core import database
 from controlplane.core.database import connection, transaction
+from controlplane.core.database.errors import READ_ONLY, classify
 from controlplane.core.sql_book import compose_statement
 
 log = structlog.get_logger()
@@ -24,59 +25,77 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 TRIES = 4
-"""Of a transaction that is begun anew."""
-PREPARED_FOR_NOTHING = (InvalidSqlStatementName, FeatureNotSupported)
-"""A prepared statement is not there, as after DISCARD ALL; or a migration changed the type of what it answers."""
-TRANSIENT_SQLSTATES = ("08", "53", "57", "25P03", "40", "55P03", "26", "0A")
-"""Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
-a lock that somebody keeps for too long, as who builds an index does, what was prepared for nothing (prepared.py)."""
+"""Number of times that a transaction is tried."""
 
 
 def is_database_down(error: Exception) -> bool:
-    """Whether the database is away altogether: then no other step can do better than the one that failed."""
-    return isinstance(error, OperationalError) and (connection.connection is None or not connection.is_usable())
+    """Return True if the database takes no writes or cannot be reached. No other step can then succeed either."""
+    temporary = classify(error)
+    if temporary is None:
+        return False
+    return temporary is READ_ONLY or not can_connect()
+
+
+def can_connect() -> bool:
+    """Return True if this thread has a usable connection to the database, or can make one."""
+    if connection.in_atomic_block:
+        return bool(connection.is_usable())
+    try:
+        for _ in range(2):
+            connection.ensure_connection()
+            if connection.is_usable():
+                return True
+            connection.close()  # the pool returned a lost connection
+    except Error:
+        pass
+    return False
 
 
 def is_transient_error(error: Exception) -> bool:
-    """Whether this is no word of the database on what was asked, but on the moment: with each row for itself it would
-    fare no better, and wait as long again for each.
-
-    See TRANSIENT_SQLSTATES; the driver itself has no code.
-    """
-    code = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, OperationalError) and (code is None or code.startswith(TRANSIENT_SQLSTATES))
+    """Return True if an error is about this session or this moment. Smaller batches would fail as well."""
+    return classify(error) is not None
 
 
 def retry_from_start(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A call that is a transaction, or many, begun anew when nothing but the moment was in its way: it was ended to
-    break a ring of waits, or what its connection had prepared was of no use any more."""
+    """Run a transaction again after a temporary error that left no changes, on a new connection if needed.
+
+    See `errors.Temporary.retries`. A lost connection also counts if it was lost before COMMIT was sent.
+    """
 
     @wraps(call)
     def call_with_retries(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if connection.in_atomic_block:
-            return call(*args, **kwargs)  # a part of a transaction: the whole is to begin anew
+            return call(*args, **kwargs)  # part of a transaction, which must be run again as a whole
         for tries in range(1, TRIES + 1):
             try:
-                return call(*args, **kwargs)
+                with database.watching_changes() as may_have_changed:
+                    return call(*args, **kwargs)
             except DatabaseError as error:
-                if tries == TRIES or not isinstance(error.__cause__, (DeadlockDetected, *PREPARED_FOR_NOTHING)):
+                temporary = classify(error)
+                if temporary is None:
                     raise
-                log.warning("A transaction is begun anew", call=call.__qualname__, why=str(error.__cause__))
-            time.sleep(random.uniform(0, 0.05 * tries))  # noqa: S311 - so that the two do not meet again
+                is_lost = temporary.ends_session and tries == 1 and not may_have_changed()
+                if tries == TRIES or not (temporary.retries or is_lost):
+                    raise
+                log.warning("A transaction is run again", call=call.__qualname__, why=str(error.__cause__))
+            time.sleep(random.uniform(0, 0.05 * tries))  # noqa: S311 - so that the two do not collide again
         raise AssertionError
 
     return call_with_retries
 
 
 def retried_atomic(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A call that is one transaction, or a part of its caller's; see `retry_from_start`."""
+    """Return a function that runs in a transaction, again after a temporary error (`retry_from_start`).
+
+    Inside a transaction of its caller it runs as a part of that one, without retries.
+    """
     return retry_from_start(transaction.atomic(call))
 
 
 def record_left_out(step: str, row: object, error: Exception) -> None:
-    """Say in the log, the metrics and on the pages which item is left out of what, and why."""
+    """Record in the log, the metrics and on the pages which item was left out of which step, and why."""
     why = str(error).strip().split("\n")[0]
-    log.error("A row is left out: it could not be written", step=step, row=str(row), error=why)
+    log.error("A row was left out because it could not be written", step=step, row=str(row), error=why)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(
@@ -85,12 +104,12 @@ def record_left_out(step: str, row: object, error: Exception) -> None:
     except DatabaseError as failure:
         if is_transient_error(failure):
             raise
-        log.exception("That a row is left out could not be noted")
+        log.exception("A left-out row could not be recorded")
 
 
 @contextmanager
 def isolate_row(step: str, row: object) -> Iterator[None]:
-    """What is done to one item, in transactions of its own: when the database refuses it, the rest goes on."""
+    """Process one item in its own transactions. If the database refuses it, record that and continue."""
     try:
         yield
     except DatabaseError as error:
@@ -104,9 +123,9 @@ def run_in_halves(
     items: Sequence[Any],
     left_out: Callable[[Any, DatabaseError], list[Result]],
 ) -> list[Result]:
-    """Do it to all, and when the database refuses that, to each half, down to the one that is `left_out`.
+    """Process all items; if the database refuses that, each half in turn, down to the single item for `left_out`.
 
-    `do` is a transaction or a part of one, and nothing of it is done when it fails.
+    `do` is one transaction or a part of one. When it fails, it has changed nothing.
     """
     try:
         return do(items)

@@ -1,4 +1,4 @@
-"""`python -m controlplane.demo`: keeps workers busy, and lets one of them die."""
+"""Load of the demo: submits work for the workers, and kills one of them."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from controlplane.demo.accident import Accident
 from controlplane.demo.api import ApiClient, CallFailed
 from controlplane.demo.plan import ORDERS, demo_executions
 from controlplane.demo.shift import demo_jobs
-from controlplane.standalone.respawn import is_answering
+from controlplane.standalone.processes import is_answering
 
 BETWEEN_JOBS = 2.5  # seconds
 BETWEEN_EXECUTIONS = 30.0
@@ -25,24 +25,24 @@ def print_line(text: str) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m controlplane.demo", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m controlplane.demo", description=f"{__doc__}")
     env = os.environ.get
     parser.add_argument("--url", required=True)
-    parser.add_argument("--token", default=env("CONTROLPLANE_TOKEN"), help="of a client (or CONTROLPLANE_TOKEN)")
+    parser.add_argument("--token", default=env("CONTROLPLANE_TOKEN"), help="token of a client (or CONTROLPLANE_TOKEN)")
     parser.add_argument(
         "--operator-token",
         default=env("CONTROLPLANE_OPERATOR_TOKEN"),
-        help="to look at servers (or CONTROLPLANE_OPERATOR_TOKEN)",
+        help="token of an operator, to look at servers (or CONTROLPLANE_OPERATOR_TOKEN)",
     )
     given = parser.parse_args()
     if not given.token or not given.operator_token:
-        parser.error("a client's and an operator's token are needed")
+        parser.error("give both tokens: --token of a client and --operator-token of an operator")
     return given
 
 
 @contextmanager
 def enable_schedule(operator: ApiClient) -> Iterator[None]:
-    """A trigger for as long as the demo runs: afterwards nobody asks for what it starts."""
+    """Enable the demo's trigger while the block runs. Otherwise it would start work without end."""
 
     def set_enabled(is_enabled: bool) -> None:
         try:
@@ -67,14 +67,14 @@ def main() -> None:
     client, operator = ApiClient(given.url, given.token), ApiClient(given.url, given.operator_token)
     while not is_answering(f"{given.url}/livez"):
         time.sleep(LOOK_INTERVAL)
-    print_line("A few jobs every ten seconds, an execution every half minute, and soon an accident")
+    print_line("Submitting a few jobs every ten seconds and an execution every half minute; an accident follows soon")
     with enable_schedule(operator):
         submit_work(client, operator)
 
 
 def submit_work(client: ApiClient, operator: ApiClient) -> None:
     work, runs = demo_jobs(), demo_executions()
-    accident = Accident(client, operator, print_line).tell_story(after=BEFORE_THE_ACCIDENT)
+    accident = Accident(client, operator, print_line).follow(after=BEFORE_THE_ACCIDENT)
     next_job = next_run = time.monotonic()
     while True:
         try:
@@ -86,7 +86,7 @@ def submit_work(client: ApiClient, operator: ApiClient) -> None:
                 client.post("executions", body=next(runs))
             next(accident, None)
         except CallFailed as failed:
-            # A generator that has raised is over: the accident is not tried again.
+            # A generator that has raised is finished, so the accident is not tried again.
             print_line(str(failed))
         time.sleep(LOOK_INTERVAL)
 

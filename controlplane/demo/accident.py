@@ -1,4 +1,4 @@
-"""A worker dies in the middle of a step of an execution, and the demo tells what becomes of both."""
+"""Accident of the demo: a worker is killed in the middle of a step, and each consequence is printed."""
 
 import os
 import signal
@@ -14,11 +14,12 @@ from controlplane.demo.api import ApiClient, CallFailed
 from controlplane.demo.plan import yearly_closing_execution
 
 IN_THE_MIDDLE = 0.25
-"""Of the job: how far it comes before its worker dies."""
+"""Progress of the job at which its worker is killed."""
 SERVER_STORY = {
-    "DISCONNECTED": "is DISCONNECTED: nobody has heard it for too long, so it gets no more work",
-    "NOT_RUNNING": "is NOT_RUNNING: its jobs were given away, and it can never come back",
-    "INACTIVE": "is INACTIVE: only history",
+    "ERROR": "is ERROR: its machine reported at once that its process has ended, so it gets no more work",
+    "DISCONNECTED": "is DISCONNECTED: its heartbeats have stopped, so it gets no more work",
+    "NOT_RUNNING": "is NOT_RUNNING: its jobs go to other workers, and it can never come back",
+    "INACTIVE": "is INACTIVE: it is only history now",
 }
 JOB_STORY = {
     "RESUBMITTED": "Attempt {attempt} is RESUBMITTED: the job waits for another worker",
@@ -29,14 +30,20 @@ JOB_STORY = {
 
 
 class Accident:
-    """Told with the rights of a client, who submits, and of an operator, who may look at servers."""
+    """Kill a worker with SIGKILL and print what happens next.
 
-    def __init__(self, client: ApiClient, operator: ApiClient, say: Callable[[str], None]) -> None:
-        self.client, self.operator, self.say = client, operator, say
+    The client submits the work. The operator may look at servers.
+    """
+
+    def __init__(self, client: ApiClient, operator: ApiClient, show: Callable[[str], None]) -> None:
+        self.client, self.operator, self.show = client, operator, show
         self.reported: set[tuple[str, ...]] = set()
 
-    def tell_story(self, after: float) -> Iterator[None]:
-        """The whole story from `after` seconds on, in steps; each `next()` looks once. Raises Failed."""
+    def follow(self, after: float) -> Iterator[None]:
+        """Start the accident `after` seconds from now, and print its consequences. Each `next()` looks once.
+
+        Raise CallFailed.
+        """
         begun = time.monotonic()
         while time.monotonic() - begun < after:
             yield
@@ -48,38 +55,40 @@ class Accident:
         server = self.operator.get("servers", attempt["server"]["id"])
         victim = find_agent_process(server)
         if victim is None:
-            self.say(f"{server['name']} does not run on this machine, so no accident is arranged")
+            self.show(f"{server['name']} runs on another machine, so there is no accident")
             return
-        self.say(f"ACCIDENT: kill -9 of {server['name']} (process {victim.pid}) in the middle of a yearly report")
-        self.say(f"  see {self.client.url}/admin/instance/jobs/{job['id']}/")
-        self.say(f"  and {self.client.url}/admin/instance/executions/{run['id']}/, of which it is a step")
+        self.show(f"ACCIDENT: kill -9 of {server['name']} (process {victim.pid}) in the middle of a yearly report")
+        self.show(f"  see the job: {self.client.url}/admin/instance/jobs/{job['id']}/")
+        self.show(f"  and its execution: {self.client.url}/admin/instance/executions/{run['id']}/")
         victim.send_signal(signal.SIGKILL)
         while not {("INACTIVE",), ("job",)} <= self.reported:
             yield
             with suppress(CallFailed):  # the next look will find it
-                self.tell_about_server(server)
-                self.tell_about_job(job["id"], attempt)
+                self.show_server_events(server)
+                self.show_job_events(job["id"], attempt)
 
-    def tell_about_server(self, server: dict[str, Any]) -> None:
+    def show_server_events(self, server: dict[str, Any]) -> None:
         for event in sort_by_time(self.operator.get("servers", server["id"], "events")["items"]):
-            if event["to"] in SERVER_STORY and self.is_first_mention(event["to"]):
-                self.say(f"{server['name']} {SERVER_STORY[event['to']]}")
+            if event["to"] in SERVER_STORY and self.is_new(event["to"]):
+                self.show(f"{server['name']} {SERVER_STORY[event['to']]}")
 
-    def tell_about_job(self, job_id: str, fatal: dict[str, Any]) -> None:
+    def show_job_events(self, job_id: str, killed: dict[str, Any]) -> None:
         job = self.client.get("jobs", job_id)
         for entry in sort_by_time(job["timeline"]):
             state, attempt = entry["state"], entry["attempt"]
-            known = attempt and state in JOB_STORY and (attempt > fatal["number"] or state == "RESUBMITTED")
-            if known and self.is_first_mention(state, str(attempt)):
+            known = attempt and state in JOB_STORY and (attempt > killed["number"] or state == "RESUBMITTED")
+            if known and self.is_new(state, str(attempt)):
                 name = entry["server"]["name"]
-                where = f"the new {name}, started in place of the dead" if name == fatal["server"]["name"] else name
-                self.say(JOB_STORY[state].format(attempt=attempt, server=where))
+                is_restarted = name == killed["server"]["name"]
+                where = f"the new {name}, started in place of the dead one" if is_restarted else name
+                self.show(JOB_STORY[state].format(attempt=attempt, server=where))
         if job["finished_at"]:
             self.reported.add(("job",))
 
-    def is_first_mention(self, *what: str) -> bool:
-        new = what not in self.reported
-        self.reported.add(what)
+    def is_new(self, *event: str) -> bool:
+        """Return True the first time that an event is seen."""
+        new = event not in self.reported
+        self.reported.add(event)
         return new
 
 
@@ -88,12 +97,12 @@ def sort_by_time(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def find_running_attempt(job: dict[str, Any]) -> dict[str, Any] | None:
-    """The attempt whose code runs now."""
+    """Return the attempt whose code runs now."""
     return next((attempt for attempt in job["attempts"] if attempt["state"] == "RUNNING"), None)
 
 
 def find_agent_process(server: dict[str, Any]) -> psutil.Process | None:
-    """The process of a worker, if it is here and certainly a worker."""
+    """Return the process of a worker, if it runs on this machine and is certainly a worker."""
     if server["hostname"] != socket.gethostname() or server["pid"] == os.getpid():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The control plane as a client sees it: JSON over HTTP."""
+"""Client of the demo: JSON over HTTP."""
 
 import json
 from typing import Any
@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import urllib3
 
-from controlplane.agent.client import LOCAL
+from controlplane.agent.api.client import LOCAL
 
 
 class CallFailed(Exception):
-    """It cannot be reached, or it said no."""
+    """The control plane could not be reached, or it refused the call."""
 
 
 class ApiClient:
@@ -20,15 +20,15 @@ class ApiClient:
         self.pool = urllib3.PoolManager(retries=False, timeout=5)
 
     def get(self, *path: str) -> dict[str, Any]:
-        """Raises Failed."""
+        """Send a GET request and return the answer. Raise CallFailed."""
         return self.request("GET", path)
 
     def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Raises Failed."""
+        """Send a POST request and return the answer. Raise CallFailed."""
         return self.request("POST", path, json.dumps(body))
 
     def patch(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Raises Failed."""
+        """Send a PATCH request and return the answer. Raise CallFailed."""
         return self.request("PATCH", path, json.dumps(body))
 
     def request(self, method: str, path: tuple[str, ...], body: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The executions and the trigger of the demo: steps that wait for each other, a child, hooks, a schedule."""
+"""Executions and the trigger of the demo: steps that depend on each other, a child, hooks, a schedule."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -7,8 +7,8 @@ from typing import Any
 from controlplane.demo.shift import Job, callable_job, script_job, yearly_report_job
 
 Execution = dict[str, Any]
-TELL_HOOK = {"key": "tell", **script_job("cat")}
-"""A hook is handed what failed, as JSON."""
+FAILURE_HOOK = {"key": "report_failure", **script_job("cat")}
+"""Hook that gets the failed steps as JSON."""
 
 
 def depending_on(*needs: str) -> dict[str, list[str]]:
@@ -28,7 +28,7 @@ def printing_job() -> Job:
 
 
 def yearly_closing_execution(year: int) -> Execution:
-    """Its first step is long enough to meet with an accident."""
+    """Return an execution whose first step is long enough for the accident."""
     return {
         "name": f"closing of {year}",
         "steps": [
@@ -38,12 +38,12 @@ def yearly_closing_execution(year: int) -> Execution:
             {"key": "send", **callable_job("send_invoice", customer=year), **depending_on("print")},
             {"key": "archive", **script_job("echo kept; sleep 1"), **depending_on("print")},
         ],
-        "on_error": [TELL_HOOK],
+        "on_error": [FAILURE_HOOK],
     }
 
 
 def evening_execution(round_: int) -> Execution:
-    """Every second one fails: the mail server refuses customers whose number ends in 3."""
+    """Return an execution like a company's evening work. Its invoice is refused in about one of a hundred."""
     return {
         "name": f"evening {round_}",
         "steps": [
@@ -51,13 +51,13 @@ def evening_execution(round_: int) -> Execution:
             {"key": "pictures", **callable_job("resize_pictures", pictures=6)},
             {
                 "key": "invoice",
-                **callable_job("send_invoice", customer=3 if round_ % 2 else 4),
+                **callable_job("send_invoice", customer=round_),
                 **depending_on("count", "pictures"),
             },
             {"key": "print", **printing_job(), **depending_on("count")},
             {"key": "post", **script_job("echo in the letter box"), **depending_on("invoice", "print")},
         ],
-        "on_error": [TELL_HOOK],
+        "on_error": [FAILURE_HOOK],
     }
 
 
@@ -78,4 +78,4 @@ ORDERS: dict[str, Any] = {
         ],
     },
 }
-"""A trigger whose evaluation says every other time that there is something to do."""
+"""Trigger whose evaluation starts an execution every other time."""

@@ -1,1 +1,2 @@
-"""What is there when nothing is installed: PostgreSQL from its wheel, a broker in a folder, a secret key."""
+"""Embedded services for a machine with nothing installed: PostgreSQL from its wheel, a broker in a folder, a secret
+key."""

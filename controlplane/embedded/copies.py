@@ -1,5 +1,8 @@
-"""A copy of a data directory whose database lies outside of it names the database of the first. Its locks are its own:
-what used the copy would change that database, and stop its server on leaving, while the first is at work."""
+"""Detection of a copied data directory whose database lies elsewhere, so that both directories name one database.
+
+The copy has its own locks. A process that used the copy would change the first directory's database, and stop its
+server at the end, while the first one is in use.
+"""
 
 import os
 from pathlib import Path
@@ -8,7 +11,7 @@ from controlplane.embedded.postgres_server import database_home, location_note, 
 
 
 def refuse(data_dir: Path) -> None:
-    """Raises SystemExit with what to do when the database is that of another directory, which is still there."""
+    """Raise SystemExit with what to do if the database belongs to another directory that still exists."""
     home = database_home(data_dir)
     first = find_user(data_dir, home)
     if first is None or first == data_dir.resolve() or not location_note(first).exists():
@@ -16,14 +19,14 @@ def refuse(data_dir: Path) -> None:
     if database_home(first) != home or first.samefile(data_dir):
         return
     raise SystemExit(
-        f"{data_dir} is a copy of {first}, and the database in {home} is that one's. For a database of its own stop "
-        f"that one, copy the database (`cp -a {home} {home}-copy`), and write where the copy is into "
-        f"{location_note(data_dir)}."
+        f"{data_dir} is a copy of {first}, and the database in {home} belongs to {first}. To give the copy its own "
+        f"database, stop the control plane of {first}, copy the database (`cp -a {home} {home}-copy`), and write the "
+        f"copy's path into {location_note(data_dir)}."
     )
 
 
 def remember(data_dir: Path) -> None:
-    """Note whose the database is. One at a time."""
+    """Record which data directory the database belongs to. The caller must hold the lock."""
     home, here = database_home(data_dir), data_dir.resolve()
     if not location_note(data_dir).exists() or find_user(data_dir, home) == here:
         return

@@ -1,20 +1,20 @@
-"""Where the data directory is, and which commands may make one."""
+"""Location of the data directory, and the commands that may create it."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from controlplane.agent import environment
+from controlplane.agent.processes import environment
 from controlplane.embedded import private_files
 
 VARIABLE = "CONTROLPLANE_DATA_DIR"
 OPTION = "--data-dir"
 MAKERS = ("standalone", "migrate")
-"""Any other command would begin a second installation unseen: a database of its own, with a key of its own."""
+"""Commands that may create it. Any other would start a second installation unnoticed, with its own database and key."""
 
 
 def find_data_dir() -> Path:
-    """CONTROLPLANE_DATA_DIR; else `var` of a clone of the sources, wherever it is used from, or the user's own."""
+    """Return CONTROLPLANE_DATA_DIR, else `var` in a clone of the sources, else the directory in the user's home."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).absolute()
     if sources := environment.sources():
@@ -25,8 +25,10 @@ def find_data_dir() -> Path:
 
 
 def take_option(argv: Sequence[str]) -> list[str]:
-    """A command line without `--data-dir`, which every command has and which goes to the environment: the settings
-    are read before Django reads options."""
+    """Return the command line without `--data-dir`, and set it in the environment.
+
+    Every command has this option, and the settings are read before Django parses options.
+    """
     words, kept = iter(argv), []
     for word in words:
         if word == "--":
@@ -48,7 +50,7 @@ def set_data_dir(chosen: str) -> None:
 
 
 def prepare_for(command: str) -> Path:
-    """The data directory for a command that needs what is in it. Raises SystemExit with what to do."""
+    """Return the data directory for a command that needs it. Raise SystemExit with what to do."""
     data_dir = find_data_dir()
     if command in MAKERS:
         try:
@@ -61,5 +63,5 @@ def prepare_for(command: str) -> Path:
 def refusal(data_dir: Path, error: OSError) -> str:
     return (
         f"The data directory {data_dir} cannot be used: {error.strerror}. "
-        f"Choose one that can be written with {OPTION} or {VARIABLE}, or set DATABASE_URL and SECRET_KEY."
+        f"Choose a writable one with {OPTION} or {VARIABLE}, or set DATABASE_URL and SECRET_KEY."
     )

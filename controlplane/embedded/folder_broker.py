@@ -1,7 +1,7 @@
-"""Celery's messages in a folder: kombu's filesystem transport, but a message appears only when it is whole.
+"""Celery's messages in a folder: kombu's filesystem transport, but messages appear only when complete.
 
-kombu writes into the file that its consumers already see; one that looks at the wrong moment reads half a
-message, and the Celery worker ends with an "unrecoverable error".
+kombu writes into a file that its consumers already see. A consumer that looks at the wrong moment reads half a message,
+and the Celery worker ends with an "unrecoverable error".
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from kombu.utils.json import dumps
 
 class Channel(filesystem.Channel):
     def _put(self, queue: str, message: Any, **_: Any) -> None:  # type: ignore[override]
-        # The name sorts by age. With a dot in front it belongs to no queue.
+        # The name sorts by age. With a leading dot it belongs to no queue.
         name = f"{monotonic_ns():020}_{uuid4()}.{queue}.msg"
         draft = Path(self.data_folder_out) / f".{name}"
         draft.write_text(dumps(message))
@@ -27,5 +27,5 @@ class Transport(filesystem.Transport):
 
 
 def install_transport() -> None:
-    """Let `filesystem://` mean this transport."""
+    """Make `filesystem://` use this transport."""
     TRANSPORT_ALIASES["filesystem"] = f"{__name__}:Transport"

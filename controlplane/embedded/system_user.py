@@ -1,4 +1,4 @@
-"""Users of the system that root runs things as."""
+"""System users that root starts processes as."""
 
 import os
 import pwd
@@ -7,12 +7,12 @@ import subprocess
 
 
 def find_or_make(name: str) -> pwd.struct_passwd:
-    """A user without a home and without a shell. Raises LookupError with the reason when there is none."""
+    """Return a user without a home and a shell, created if needed. Raise LookupError with the reason for a failure."""
     try:
         return pwd.getpwnam(name)
     except KeyError:
         pass
-    # Where an administrator's programs are: the path of an ordinary shell, or of cron, may lack it.
+    # Directories of an administrator's programs, which the PATH of an ordinary shell or of cron may lack.
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     command = [
         shutil.which("useradd", path=path) or "useradd",
@@ -27,6 +27,6 @@ def find_or_make(name: str) -> pwd.struct_passwd:
     except FileNotFoundError:
         why = "the program useradd is not installed"
     try:
-        return pwd.getpwnam(name)  # made by us, or by somebody at the same time
+        return pwd.getpwnam(name)  # created by us, or by another process at the same time
     except KeyError:
-        raise LookupError(f"the system user {name} could not be made ({why})") from None
+        raise LookupError(f"the system user {name} could not be created ({why})") from None

@@ -1,4 +1,4 @@
-"""Alerts are an executor's to send. When no executor is there any more, a web process tells that."""
+"""Alert watch: executors send alerts, and a web process sends them when no executor is left."""
 
 import threading
 
@@ -15,7 +15,7 @@ watches: list[threading.Thread] = []
 
 
 def begin_watch() -> None:
-    """In a thread of this process, once, where there is somebody to tell."""
+    """Start the watch once per process, in a thread, if there are alert channels."""
     if watches or not alert_channels.list_channels():
         return
     watch = threading.Thread(target=watch_checks, name="alert-watch", daemon=True)
@@ -24,7 +24,7 @@ def begin_watch() -> None:
 
 
 def watch_checks() -> None:
-    pause = threading.Event()  # nobody sets it: the thread ends with its process
+    pause = threading.Event()  # never set: the thread ends with its process
     while not pause.wait(3 * conf().interval):
         try:
             send_if_unattended()
@@ -35,7 +35,7 @@ def watch_checks() -> None:
 
 
 def send_if_unattended() -> bool:
-    """Send alerts when no liveness check has gone through for three intervals; whether that is so."""
+    """Send alerts if no liveness check has completed for three intervals. Return True if that is so."""
     age, _ = clock_ages()
     if is_late := age is not None and is_check_late(age):
         alerts.run_alerts()

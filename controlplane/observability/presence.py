@@ -1,40 +1,46 @@
-"""Makes a process of the control plane known as a server, for as long as it lives.
+"""Registration of a process of the control plane as a server while it lives.
 
-Only the entry points of servers call `register_process` (web.py, celery.py): commands, shells and tests are no servers.
-To be imported once Django is set up.
+Only the entry points of servers call `register_process` (web.py, celery.py). Commands, shells and tests are not
+servers. Import this module after Django is set up.
 """
 
 import math
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.util import Finalize
+from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
 
-from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
-from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.api.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
+from controlplane.agent.api.client import AgentClient, Refused, Unreachable
 from controlplane.agent.options import VERSION
-from controlplane.core.database import ALIAS, connection
+from controlplane.core.database import ALIAS, connection, make_connection_outside_pool
 from controlplane.core.problems import Problem
 from controlplane.observability import alert_watch
 from liveness.conf import conf
+from liveness.services import failover
 from liveness.services.presence import Presence
+from liveness.services.signing_key import AnotherKey
 from liveness.states import ServerState, ServerType
 
 log = structlog.get_logger()
 
-LEAVE_WITHIN = 1.5  # seconds; a process that ends does not wait longer for a database that does not answer
-LAST_BEAT_WITHIN = 0.5  # seconds; nor for a beat to itself that it does not hear any more
+LEAVE_WITHIN = 1.5  # seconds; an ending process does not wait longer for a database that does not answer
+LAST_BEAT_WITHIN = 0.5  # seconds; nor for its last heartbeat to itself
 
 
 class PresenceThread(threading.Thread):
-    """Beats, whatever happens; a failure is its own affair and never the process's.
+    """Thread that sends heartbeats. Its failures never affect the process.
 
-    The beats are another thread's, which may hang: over a connection that is frozen, which no timeout of TCP ends. Then
-    one more takes over; not a third, for what hangs two is the database.
+    A second thread sends the heartbeats. It may hang on a frozen connection, which no TCP timeout ends. Then another
+    thread takes over. There is no third one: if two hang, the database hangs.
     """
 
     def __init__(self, presence: Presence) -> None:
@@ -44,7 +50,7 @@ class PresenceThread(threading.Thread):
         self.failures = 0
         self.ending = threading.Event()
         self.beating: threading.Thread | None = None
-        self.began = math.inf  # the beat that is under way; of the monotonic clock
+        self.began = math.inf  # begin of the running heartbeat, monotonic clock
 
     def run(self) -> None:
         use_connection_of_its_own()
@@ -54,7 +60,7 @@ class PresenceThread(threading.Thread):
         while not self.ending.wait(limit / 4):
             if time.monotonic() - self.began > limit and not (hung and hung.is_alive()):
                 log.error(
-                    f"{self.presence.name} is not heard", error=f"its beat hangs for {limit:g} s: another is begun"
+                    f"{self.presence.name} cannot heartbeat", error=f"a heartbeat hangs for {limit:g} s; trying another"
                 )
                 hung = self.beating
                 self.start_beating()
@@ -63,7 +69,7 @@ class PresenceThread(threading.Thread):
         try:
             self.presence.leave()
         except Exception as error:
-            log.warning(f"{self.presence.name} could not say that it ends", error=first_error_line(error))
+            log.warning(f"{self.presence.name} could not report its end", error=first_error_line(error))
         connection.close()
 
     def start_beating(self) -> None:
@@ -82,19 +88,28 @@ class PresenceThread(threading.Thread):
         connection.close()
 
     def beat_once(self) -> float:
-        """One beat; seconds until the next."""
+        """Send one heartbeat. Return the seconds until the next."""
+        began = time.monotonic()
         try:
+            failover.compare_timeline()
             pause = self.presence.beat(self.state)
+        except AnotherKey as error:
+            end_process(error)
+            return conf().heartbeat_interval
         except Exception as error:
             self.failures += 1
             if self.failures == 1:
                 foreseen = isinstance(error, DatabaseError | InterfaceError | Problem | Refused | Unreachable)
-                log.error(f"{self.presence.name} is not heard", error=first_error_line(error), exc_info=not foreseen)
+                log.error(
+                    f"{self.presence.name} cannot heartbeat", error=first_error_line(error), exc_info=not foreseen
+                )
             with suppress(Exception):
-                connection.close()  # it may be what is broken
-            return full_jitter(self.failures, heartbeat_retry_window(conf().timeout, conf().heartbeat_interval))
+                connection.close()  # it may be the cause
+            # Like an agent: the next try starts within the window, however long this one took.
+            window = heartbeat_retry_window(conf().timeout, conf().heartbeat_interval)
+            return full_jitter(self.failures, max(0.0, window - (time.monotonic() - began)))
         if self.failures:
-            log.info(f"{self.presence.name} is heard again", failures=self.failures)
+            log.info(f"{self.presence.name} sends heartbeats again", failures=self.failures)
             self.failures = 0
         return pause
 
@@ -105,10 +120,15 @@ class PresenceThread(threading.Thread):
 
 
 def use_connection_of_its_own() -> None:
-    """In this thread: outside the pool, so that requests and heartbeats never wait for each other's connection."""
-    own = connections.create_connection(ALIAS)
-    own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict["OPTIONS"], "pool": False}}
-    connections[ALIAS] = own
+    """Give this thread a connection outside the pool, so that requests and heartbeats do not wait for each other."""
+    connections[ALIAS] = make_connection_outside_pool()
+
+
+def end_process(error: AnotherKey) -> None:
+    """End a process whose key differs from its database's. A host project's process continues."""
+    log.critical("This process is not part of the control plane of its database", error=str(error))
+    if settings.WSGI_APPLICATION == "controlplane.wsgi.application":
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def first_error_line(error: Exception) -> str:
@@ -118,28 +138,31 @@ def first_error_line(error: Exception) -> str:
 presence_threads: dict[ServerType, PresenceThread] = {}
 
 
-def register_process(type: ServerType, name: str, itself: Callable[[], Client] | None = None) -> None:
-    """Make this process known, once; `itself` is how it calls itself, if it is called at all.
+def register_process(
+    type: ServerType, name: str, itself: Callable[[], AgentClient] | None = None, **identity: Any
+) -> None:
+    """Register this process as a server, once.
 
-    To be called after it was forked: threads stay behind.
+    `itself` builds a client that calls this process, if it is called at all. `identity` has the `instance_id` and the
+    `pid` of the server that this process belongs to. Call it after the fork, because threads are not inherited.
     """
     if (pulse := presence_threads.get(type)) is not None and pulse.is_alive():
         return
-    presence_threads[type] = PresenceThread(Presence(type, name, VERSION, itself))
+    presence_threads[type] = PresenceThread(Presence(type, name, VERSION, itself, **identity))
     presence_threads[type].start()
     if type == ServerType.WEBSERVER:
         alert_watch.begin_watch()
-    # Unlike atexit, runs at the end of processes forked by multiprocessing (granian) and billiard (Celery) as well.
+    # Unlike atexit, this also runs at the end of processes forked by multiprocessing (granian) and billiard (Celery).
     Finalize(None, deregister_process, exitpriority=0)
 
 
 def announce_termination() -> None:
-    """Say TERMINATING from the next beat on. For signal handlers: takes no lock."""
+    """Report TERMINATING from the next heartbeat on. Takes no lock, so signal handlers may call it."""
     for pulse in presence_threads.values():
         pulse.state = ServerState.TERMINATING
 
 
 def deregister_process() -> None:
-    """Say that this process has ended, if there is time."""
+    """Report that this process has ended, if there is time."""
     for pulse in presence_threads.values():
         pulse.leave()

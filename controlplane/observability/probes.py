@@ -1,44 +1,51 @@
-"""For load balancers, Kubernetes and whoever watches: is this process there, is it fit, and is the instance?"""
+"""Probes for load balancers, Kubernetes and monitoring: is this process alive, is it ready, is the instance healthy?"""
 
 from collections.abc import Callable, Iterator
 
-from django.db import DatabaseError
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
 from controlplane.core.database import ALIAS, MIGRATE, connection, count_missing_migrations
+from controlplane.core.database.errors import describe
+from controlplane.core.problems import retry_headers
 from liveness.conf import conf
 from liveness.selectors.clock import clock_ages, is_check_late
 
 
 @require_safe
 def livez(request: HttpRequest) -> HttpResponse:
-    """The process answers."""
+    """Answer 200 while the process runs."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """This process is fit for work, or a 503 with what is wrong. What other processes do makes it no less fit: a load
-    balancer that took all web processes out would take the heartbeats with them."""
+    """Return 200 if this process can work, otherwise 503 with the reasons.
+
+    The state of other processes does not count. A load balancer that removed all web processes because of it would
+    also stop the heartbeats.
+    """
     return build_probe_response(collect_problems(process_problems))
 
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """The whole instance does its work, or a 503 with what is wrong."""
+    """Answer 200 if the whole instance works, otherwise 503 with the problems."""
     return build_probe_response(collect_problems(process_problems, instance_problems))
 
 
 def build_probe_response(wrong: list[str]) -> HttpResponse:
-    return JsonResponse({"status": "unready" if wrong else "ok", "problems": wrong}, status=503 if wrong else 200)
+    status = 503 if wrong else 200
+    body = {"status": "unready" if wrong else "ok", "problems": wrong}
+    return JsonResponse(body, status=status, headers=retry_headers(status))
 
 
 def collect_problems(*probes: Callable[[], Iterator[str]]) -> list[str]:
     try:
         return [wrong for probe in probes for wrong in probe()]
-    except DatabaseError as error:
-        return [f"The database {ALIAS!r} cannot be reached: {str(error).splitlines()[0]}"]
+    except Error as error:
+        return [f"Database {ALIAS!r}: {describe(error)}"]
 
 
 def process_problems() -> Iterator[str]:
@@ -54,8 +61,8 @@ def instance_problems() -> Iterator[str]:
     interval, beats = conf().interval, conf().heartbeat_interval
     check, standstill = clock_ages()
     if check is None:
-        yield "No liveness check has run yet: is an executor with beat running?"
+        yield "No liveness check has run yet. Check that an executor with beat runs."
     elif is_check_late(check):
         yield f"The last liveness check was {check:.0f} s ago; one is due every {interval:g} s."
     if abs(standstill) > 3 * max(interval, 2 * beats):
-        yield f"Observed time has stood still for {standstill:.0f} s: heartbeats do not get in, or no check runs."
+        yield f"Observed time has not moved for {standstill:.0f} s: heartbeats do not arrive, or no check runs."

@@ -1,1 +1,1 @@
-"""What stands between the web server and Django: bodies arrive here, and calls get their seats."""
+"""Front between the web server and Django: it reads bodies, and limits concurrent calls."""

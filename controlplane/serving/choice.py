@@ -1,7 +1,8 @@
-"""Which of the workers that wait for work is woken for a job: the least loaded, and of equals who has waited longest.
+"""Choice of the idle worker to wake for a job: the least loaded one, and among equals the one that waited longest.
 
-A process knows who waits at it. One that is clearly less loaded may wait at another process, which sees the same job at
-the same moment: a new job is left to it for a fraction of a second, and no longer, for it may as well be asleep.
+A process knows only the workers that wait at it. A clearly less loaded worker may wait at another process, which sees
+the same job at the same time. So a new job is left to that worker for a fraction of a second, but not longer, because
+it may also be asleep.
 """
 
 import heapq
@@ -12,11 +13,11 @@ from uuid import UUID
 from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
 CLEARLY_LESS = 0.25
-"""Of two workers one is clearly less loaded by more than this part of what it can hold."""
+"""Difference in load above which one worker is clearly less loaded, as a part of what a worker can hold."""
 
 
 class Offer(NamedTuple):
-    """What a server may be given work for."""
+    """Namespace and tags of a server, which decide what jobs it may run."""
 
     namespace: str
     tags: frozenset[str]
@@ -27,7 +28,7 @@ class Offer(NamedTuple):
 
 
 class Choice:
-    """Among workers of these loads; of them those that are `waiting` here, who has waited longest first."""
+    """Chooser among workers with these loads. `waiting` lists those that wait here, longest first."""
 
     def __init__(self, loads: Sequence[WorkerLoad], waiting: Iterable[str]) -> None:
         self._places = {server: place for place, server in enumerate(waiting)}
@@ -41,9 +42,11 @@ class Choice:
         is_new: Callable[[UUID], bool],
         returned: Mapping[str, int],
     ) -> Iterator[tuple[UUID, str | None]]:
-        """For each job the worker that waits here; None: it is left to another. Nothing of jobs that nobody may have.
-        Each job counts as held by its worker, so that the next goes to the least loaded then. Who has `returned`
-        without such a job comes last, by how often: else who never claims, and so holds little, would always be first.
+        """Yield each job with the worker to wake, or with None if the job is left to another process.
+
+        Yield nothing for jobs that no worker here may run. Each job counts as held by its worker, so the next job goes
+        to the least loaded worker after that. Workers that have `returned` without such a job come last, by how often.
+        Otherwise a worker that never claims, and so holds little, would always be first.
         """
         self._returned = returned
         suited = [server for server, (offer, _) in self._workers.items() if offer.suits(server, row)]

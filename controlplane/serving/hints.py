@@ -1,9 +1,9 @@
-"""Idle workers that wait for work: each holds a socket, and neither a thread nor the database.
+"""Idle workers that wait for work. Each holds a socket, but no thread and no database connection.
 
-One look at what waits to be claimed serves all of them. It is made when work is announced, when somebody comes for whom
-the last one may have found something, and every second; then workers are woken for as many jobs as there are, the least
-loaded first: see choice. Each is told its share, so that what is submitted at once does not all go to whoever claims
-first.
+One look at the jobs that they could claim serves all of them. It happens when work is announced, when a worker
+arrives for which the last look may have found work, and every second. Then as many workers are woken as there are
+jobs, the least loaded first (see choice). Each gets its share, so that jobs submitted together do not all go to the
+first worker that claims.
 """
 
 import asyncio
@@ -28,71 +28,88 @@ from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 log = structlog.get_logger()
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks of which nobody said that they are worth it: what becomes due is not announced."""
+"""Seconds between two looks without an announcement. Jobs that become due are not announced."""
 LOOK_PAUSE = 0.005
-"""Seconds between two looks: what is announced meanwhile shares the next."""
+"""Seconds between two looks. Announcements within them share the next look."""
 CLAIMED_WITHIN = 0.25
-"""Seconds in which a worker that was woken has claimed: so long nobody else is woken for the same job."""
+"""Seconds in which a woken worker claims. Until then no other worker is woken for the same job."""
 BETTER_FIRST = 0.1
 """Seconds for which a new job is left to a clearly less loaded worker that may wait at another process."""
 COMPARED = 20
-"""Workers, more than there are jobs, of which the least loaded are woken: those that have waited longest."""
+"""Workers that are compared beyond the number of jobs: those that waited longest. The least loaded are woken."""
 LISTED = 100
-"""Jobs of one set of tags of a namespace that a look finds, however few wait: each may have room for several."""
+"""Jobs per set of tags of a namespace that a look finds, however few workers wait, because each may take several."""
 WAITING, REMEMBERED = 5_000, 20_000
-"""Servers that wait at once, and servers whose offers are known."""
+"""Servers that may wait at once, and servers whose offers are remembered."""
 
-NOTHING_YET: tuple[float, list[ClaimableJobs]] = (float("-inf"), [])
-"""When the last look began, and what it found."""
 
-Caller = tuple[str | None, ...]
-"""The headers by which it is known."""
+class LastSearch(NamedTuple):
+    """Time of a look, the offers for which it looked, and what it found."""
+
+    at: float
+    offers: Collection[Offer]
+    claimable: list[ClaimableJobs]
+
+
+NOTHING_YET = LastSearch(float("-inf"), (), [])
 
 
 class Waiter(NamedTuple):
     server: str
     offer: Offer
-    woken: "asyncio.Future[int]"  # how many jobs it is to claim; 0: none
+    woken: "asyncio.Future[int]"  # number of jobs to claim; 0: none
 
 
 class WorkHints:
     def __init__(
         self,
-        look: Callable[[int], list[ClaimableJobs]] = hints.list_claimable_jobs,
+        look: Callable[[int, Iterable[Offer]], list[ClaimableJobs]] = hints.list_claimable_jobs,
         read_loads: Callable[[Sequence[UUID]], list[WorkerLoad]] = hints.read_worker_loads,
     ) -> None:
         self._look, self._read_loads, self._threads = look, read_loads, Threads(1, "hints")
-        self._offers: OrderedDict[Caller, Offer] = OrderedDict()
+        self._offers: OrderedDict[str, tuple[bytes, Offer]] = OrderedDict()
         self._waiting: dict[str, Waiter] = {}
-        self._seen: dict[UUID, float] = {}  # jobs that wait, and since when that is known
-        self._hinted: dict[UUID, tuple[float, str]] = {}  # those for which somebody was woken lately, when, and who
-        self._claiming: dict[str, tuple[float, int]] = {}  # who was woken lately and is not back: when, for how many
-        self._returned: dict[UUID, Counter[str]] = {}  # who came back without them though woken for them, how often
+        self._seen: dict[UUID, float] = {}  # waiting jobs, with the time when they were first seen
+        self._hinted: dict[UUID, tuple[float, str]] = {}  # jobs for which a worker was woken recently: time and worker
+        self._claiming: dict[
+            str, tuple[float, int]
+        ] = {}  # workers woken recently that are not back: time and number of jobs
+        self._returned: dict[
+            UUID, Counter[str]
+        ] = {}  # by job: workers that came back without it although woken for it, and how often
         self._last_look = NOTHING_YET
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._is_closed = False
 
-    def offer_of(self, caller: Caller) -> Offer | None:
-        """The offer of the server that calls, where it is known. It never changes."""
-        return self._offers.get(caller)
+    def offer_of(self, server: str, credential: bytes) -> Offer | None:
+        """Return the offer of a server if Django has accepted a call with this credential. An offer never changes.
 
-    def learn_offer(self, caller: Caller, namespace: str, tags: Iterable[str]) -> Offer:
-        self._offers[caller] = known = Offer(namespace, frozenset(tags))
+        `credential` is a digest, so a server fills one entry, whatever headers it sends.
+        """
+        known, offer = self._offers.get(server, (b"", None))
+        return offer if known == credential else None
+
+    def learn_offer(self, server: str, credential: bytes, namespace: str, tags: Iterable[str]) -> Offer:
+        known = Offer(namespace, frozenset(tags))
+        self._offers[server] = credential, known
         if len(self._offers) > REMEMBERED:
             self._offers.popitem(last=False)
         return known
 
     async def wait(self, server: str, offer: Offer, seconds: float, gone: Callable[[], Awaitable[Any]]) -> int | None:
-        """How many jobs the worker is to claim, after so many seconds at the latest; None: its caller has gone."""
+        """Wait until there is work, for `seconds` at most. Return how many jobs the worker should claim.
+
+        Return None if the client has disconnected.
+        """
         if (before := self._waiting.pop(server, None)) is not None and not before.woken.done():
-            before.woken.set_result(0)  # its connection was lost: a server waits once
+            before.woken.set_result(0)  # its earlier connection was lost: a server waits only once
         if self._is_closed or len(self._waiting) >= WAITING:
             return 0
         waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
-        # It has claimed what it wanted of that for which it was woken.
+        # The worker has claimed what it wanted of the jobs it was woken for.
         self._claiming.pop(server, None)
         for job in [job for job, hinted in self._hinted.items() if hinted[1] == server]:
             del self._hinted[job]
@@ -112,7 +129,7 @@ class WorkHints:
                 del self._waiting[server]
 
     def close(self) -> None:
-        """Answer all: this process ends."""
+        """Answer all waiting calls, because this process ends."""
         self._is_closed = True
         if self._listener is not None:
             self._listener.close()
@@ -125,14 +142,22 @@ class WorkHints:
             self._looking = asyncio.create_task(self._look_for_work())
         if self._listener is None or not self._listener.is_alive():
             loop, wanted = asyncio.get_running_loop(), self._wanted
-            self._listener = Listener(hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set))
+            self._listener = Listener(
+                hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set), hints.note_announcement
+            )
             self._listener.start()
 
     def _may_have_work(self, waiter: Waiter) -> bool:
-        """What came since the last look was announced, so that there is nothing to be seen that it did not see."""
-        at, claimable = self._last_look
-        return time.monotonic() - at >= LOOK_INTERVAL or any(
-            waiter.offer.suits(waiter.server, row) for row in claimable
+        """Return True if a look may find work for this worker.
+
+        Jobs since the last look were announced. So if the last look is recent, was for this offer and found nothing,
+        there is nothing to see.
+        """
+        at, offers, claimable = self._last_look
+        return (
+            time.monotonic() - at >= LOOK_INTERVAL
+            or waiter.offer not in offers
+            or any(waiter.offer.suits(waiter.server, row) for row in claimable)
         )
 
     async def _look_for_work(self) -> None:
@@ -152,24 +177,27 @@ class WorkHints:
             try:
                 self._forget_hints(time.monotonic() - CLAIMED_WITHIN)
                 waiting = list(self._waiting.values())
-                claimable, loads = await self._threads.run(partial(self._read_work, waiting, self._hinted))
+                offers = {waiter.offer for waiter in waiting}
+                claimable, loads = await self._threads.run(partial(self._read_work, waiting, offers, self._hinted))
                 self._take_note(claimable)
-                self._last_look = began, claimable
+                self._last_look = LastSearch(began, offers, claimable)
                 if loads is not None or self._hinted:
                     pause = CLAIMED_WITHIN
                 if loads and self._wake(claimable, loads):
                     pause = BETTER_FIRST
             except (DatabaseError, InterfaceError) as error:
-                log.debug("Work is not seen", why=str(error).strip())
+                log.debug("Claimable jobs could not be read", why=str(error).strip())
                 await asyncio.sleep(LOOK_INTERVAL)
             await asyncio.sleep(LOOK_PAUSE)
 
     def _read_work(
-        self, waiting: Sequence[Waiter], hinted: Collection[UUID]
+        self, waiting: Sequence[Waiter], offers: Collection[Offer], hinted: Collection[UUID]
     ) -> tuple[list[ClaimableJobs], list[WorkerLoad] | None]:
-        """In another thread: the jobs that wait, and the loads of whoever may be woken for those for which nobody was
-        woken lately; None: of nobody."""
-        claimable = self._look(max(len(waiting), LISTED))
+        """Return the claimable jobs, and the loads of workers that may be woken for jobs without a woken worker.
+
+        The loads are None if there are no such workers. This runs in another thread.
+        """
+        claimable = self._look(max(len(waiting), LISTED), offers)
         compared: dict[UUID, None] = {}
         for row in claimable:
             if jobs := sum(job not in hinted for job in row.jobs):
@@ -189,8 +217,11 @@ class WorkHints:
         self._exchange_hints()
 
     def _exchange_hints(self) -> None:
-        """A claim takes the first jobs, whoever was woken for them: who is back without its own may have had those of
-        one who still claims, and will have these."""
+        """Exchange hints between workers that got each other's jobs.
+
+        A claim takes the first jobs, even if another worker was woken for them. So a worker that is back without its
+        job may have lost it to a worker that is still claiming. That worker then gets the first one's job.
+        """
         waits_for = Counter(server for _, server in self._hinted.values())
         others = [
             (at, server) for server, (at, jobs) in self._claiming.items() for _ in range(jobs - waits_for[server])
@@ -198,7 +229,8 @@ class WorkHints:
         self._hinted.update(zip(self._returned.keys() - self._hinted.keys(), others, strict=False))
 
     def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
-        """Wake the least loaded for the jobs for which nobody was woken lately; whether one is left to others first."""
+        """Wake the least loaded workers for jobs without a woken worker. Return True if a job is left to others for
+        now."""
         now = time.monotonic()
         choice = Choice(loads, self._waiting)
         is_one_left, shares = False, Counter[str]()

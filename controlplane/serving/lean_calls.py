@@ -1,4 +1,4 @@
-"""Calls that bring a token pass by the middleware that is there for browsers, which takes longer than the calls."""
+"""Calls with a token skip the middleware for browsers, which takes longer than the calls themselves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpRequest, HttpResponse
+
+from controlplane.core.bearer import read_bearer
 
 FOR_BROWSERS = {
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -21,12 +23,12 @@ CALLS = "/api/v1/"
 
 
 def brings_token(request: HttpRequest) -> bool:
-    """Whether it is a call that no session is asked for; see liveness.api.authentication.Bearer."""
-    return request.path_info.startswith(CALLS) and request.META.get("HTTP_AUTHORIZATION", "")[:7].lower() == "bearer "
+    """Return True for a call that is decided by its token, so that its session is not read."""
+    return request.path_info.startswith(CALLS) and bool(read_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
 
 
 class LeanCalls:
-    """A mixin of a handler of Django's: what else is in MIDDLEWARE, all go through."""
+    """Mixin for a handler of Django. All other middleware stays in place for these calls."""
 
     _middleware_chain: Callable[[HttpRequest], HttpResponse]
 
@@ -49,4 +51,4 @@ class LeanCalls:
 
 
 class LeanHandler(LeanCalls, WSGIHandler):
-    """Django as we serve it."""
+    """Django's handler, with a short middleware chain for calls with a token."""

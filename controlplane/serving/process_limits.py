@@ -1,20 +1,32 @@
-"""How many calls a web process answers at once, and how many sockets it may hold."""
+"""Limits of a web process: how many calls it answers at once, and what each connection may use."""
 
 import os
 import resource
+import socket
+from collections.abc import Container, Iterator
+from contextlib import closing, suppress
 
+import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 FEWEST = 3
-"""One for calls of the outside, one for probes and signing in, one for servers."""
+"""Smallest number of threads: one for outside calls, one for probes and sign-ins, one for servers."""
 SOCKETS = 65_536
+SILENT_AFTER = 5
+"""Seconds that the kernel holds back a connection until its first byte arrives."""
+UNREAD_AFTER = 30
+"""Seconds after which the kernel ends a connection whose client acknowledges nothing, or has no room for more."""
+SEND_BUFFER = 128 * 1024
+"""Bytes of an answer that the kernel buffers (Linux doubles this). By default it buffers megabytes."""
+
+log = structlog.get_logger()
 
 
 def threads() -> int:
-    """WEB_THREADS, or what suits the machine: not more than have a connection, with two left for heartbeats.
+    """Return WEB_THREADS, or a number that suits the machine and leaves two database connections to grouped calls.
 
-    Raises ImproperlyConfigured.
+    Raise ImproperlyConfigured.
     """
     if not (text := os.environ.get("WEB_THREADS", "")):
         suitable = min(8, 2 * (os.cpu_count() or 1) + 1)
@@ -26,8 +38,52 @@ def threads() -> int:
 
 
 def raise_limit_of_sockets() -> None:
-    """As far as this process may: each caller who is connected holds one."""
+    """Raise the limit of open files as far as this process may, because each connection holds one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = SOCKETS if hard == resource.RLIM_INFINITY else min(SOCKETS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def limit_connections() -> set[int]:
+    """Set what every connection inherits from the socket that granian listens on (Linux). Return the ports.
+
+    granian has no such options, and shows no connection to an application. It ends connections that send no complete
+    head in time by itself (`--http1-header-read-timeout`).
+    """
+    ports = set()
+    for listening in listening_sockets():
+        ports.add(listening.getsockname()[1])
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_AFTER)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_AFTER * 1000)
+        except (OSError, AttributeError) as error:
+            log.debug("The listening socket keeps its own limits", why=str(error))
+    return ports
+
+
+def close_idle_connections(listening_ports: Container[int], busy_ports: Container[int]) -> None:
+    """Close connections to these ports on which no request has arrived, so that the process can end (Linux).
+
+    granian waits for them until `--http1-header-read-timeout`. Browsers open such connections in advance. `busy_ports`
+    are the ports of clients whose request is in progress.
+    """
+    for one in tcp_sockets():
+        with suppress(OSError):  # not connected
+            if one.getsockname()[1] in listening_ports and one.getpeername()[1] not in busy_ports:
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def listening_sockets() -> Iterator[socket.socket]:
+    """Yield the TCP sockets on which this process listens."""
+    return (one for one in tcp_sockets() if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def tcp_sockets() -> Iterator[socket.socket]:
+    """Yield the TCP sockets of this process."""
+    with suppress(FileNotFoundError):  # not on Linux
+        for number in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError), closing(socket.socket(fileno=os.dup(number))) as one:
+                if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
+                    yield one

@@ -1,13 +1,12 @@
-"""Who gets a thread, when there are more calls than threads.
+"""Seats: which call gets a thread when there are more calls than threads.
 
-A call first enters the room, then its body is read, then it takes a seat, which is a thread. What it holds at each
-place is counted, by its lane and by its key; nothing here waits for the network or the database.
+A call takes a seat, which is a thread, or waits in the line of its lane. Seats and lines are limited by lane and by
+caller, so that no caller takes the seats of others. Nothing here waits for the network or the database.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -16,160 +15,176 @@ from liveness.services.tokens import ServerToken
 
 WAIT = 2.0
 """Seconds that a call waits for a seat."""
-ROOM = 128
-"""Calls of the outside that are in the room at once, with their bodies; half as many may be of strangers."""
-ROOM_OF_SERVERS = 1024
-ROOM_OF_ONE = 32
-"""Calls of one key that are in the room at once."""
+LINE_OF_ONE = 32
+"""Calls of one caller that may wait in a lane."""
 OF_ONE_SERVER = 2
-"""Its heartbeat, and its claim or report."""
+"""Seats of one server: one for its heartbeat, one for its claim or report."""
 
 
 class Lane(IntEnum):
-    """What a call is; of those that wait the lowest goes first."""
+    """Kinds of calls. Among waiting calls, those of the lowest lane go first."""
 
     HEARTBEAT_OR_REPORT = 0
     CLAIM = 1
-    PROBE_OR_SIGN_IN = 2
-    GENERAL = 3
+    PROBE = 2
+    SIGN_IN = 3
+    GENERAL = 4
+
+
+LINES = {"servers": 1024, "PROBE": 64, "SIGN_IN": 64, "known": 128, "strangers": 64}
+"""Calls that may wait at once, by line."""
+GROUPS = {
+    Lane.HEARTBEAT_OR_REPORT: ("all", "servers"),
+    Lane.CLAIM: ("all", "servers"),
+    Lane.PROBE: ("all", "outside", "PROBE"),
+    Lane.SIGN_IN: ("all", "outside", "SIGN_IN"),
+    Lane.GENERAL: ("all", "outside", "GENERAL"),
+}
+"""Groups whose seat limits a lane shares."""
 
 
 class Call(NamedTuple):
     lane: Lane
     key: str
-    """Whose it is: the server, the token or session, or the address of a stranger."""
+    """Caller that limits count: a server, a token, a session, or the address of a stranger."""
     is_strange: bool = False
-    """Nobody knows whether its token, if it has one, is worth anything."""
+    """True if its token or session is not known yet."""
     token: ServerToken | None = None
-    """Of the server that makes this call of its own."""
+    """Token of the server that calls about itself."""
+
+    @property
+    def line(self) -> str:
+        if self.lane in (Lane.HEARTBEAT_OR_REPORT, Lane.CLAIM):
+            return "servers"
+        if self.lane != Lane.GENERAL:
+            return self.lane.name
+        return "strangers" if self.is_strange else "known"
+
+
+class Waiting(NamedTuple):
+    call: Call
+    seat: "asyncio.Future[None]"
 
 
 class TooManyCalls(Problem):
-    """Too many of your calls are under way at once; others need their share. Try again."""
+    """Too many of your calls are under way at once; other callers need their share. Try again."""
 
     status = 429
     code = "too_many_calls"
 
 
 class Overloaded(Problem):
-    """The control plane has more to do than it can just now; nothing was changed. Try again."""
+    """The control plane has more calls than it can answer at the moment. Nothing was changed. Try again."""
 
     status = 503
     code = "overloaded"
 
 
 class Seats:
-    """`number` seats, 3 or more. Calls of the outside take all but two of them, one key no more than half of those;
-    probes and signing in one each, so that one is always left for servers; and servers leave one for the others.
+    """Pool of `number` seats, at least 3.
 
-    Whoever waits is served by lane, and inside a lane each key in its turn.
+    General calls take all but two seats, and one caller takes at most half of those. Probes take one seat and sign-ins
+    take one, but one seat is always left for servers. Servers leave one seat for all others.
     """
 
     def __init__(self, number: int) -> None:
         general = number - 2
-        self._limits = {"all": number, "servers": number - 1, "outside": number - 1, "general": general}
-        self._of_one = {
+        self._limits = {
+            "all": number, "servers": number - 1, "outside": number - 1, "PROBE": 1, "SIGN_IN": 1, "GENERAL": general,
+        }  # fmt: skip
+        self._of_one = dict.fromkeys(Lane, 1) | {
             Lane.HEARTBEAT_OR_REPORT: OF_ONE_SERVER,
             Lane.CLAIM: OF_ONE_SERVER,
-            Lane.PROBE_OR_SIGN_IN: 1,
             Lane.GENERAL: (general + 1) // 2,
         }
-        self._room = {"servers": ROOM_OF_SERVERS, "outside": ROOM, "strangers": ROOM // 2}
         self._taken: Counter[str] = Counter()
         self._taken_by: Counter[str] = Counter()
-        self._inside: Counter[str] = Counter()
-        self._inside_of: Counter[str] = Counter()
-        self._waiting: dict[Lane, dict[str, deque[asyncio.Future[None]]]] = {lane: {} for lane in Lane}
-
-    @contextmanager
-    def room(self, call: Call) -> Iterator[None]:
-        """In the room. Raises TooManyCalls and Overloaded at once."""
-        names = ("servers",) if is_of_server(call) else ("outside", "strangers") if call.is_strange else ("outside",)
-        if self._inside_of[call.key] >= ROOM_OF_ONE:
-            raise TooManyCalls
-        if any(self._inside[name] >= self._room[name] for name in names):
-            raise Overloaded
-        for name in names:
-            self._inside[name] += 1
-        self._inside_of[call.key] += 1
-        try:
-            yield
-        finally:
-            for name in names:
-                self._inside[name] -= 1
-            give_back(self._inside_of, call.key)
+        self._waiting: dict[Lane, dict[str, deque[Waiting]]] = {lane: {} for lane in Lane}
+        self._in_line: Counter[str] = Counter()
 
     async def take(self, call: Call, gone: Callable[[], Awaitable[None]]) -> bool:
-        """A seat, to be given back with `leave`. False: its caller is `gone`. Raises TooManyCalls and Overloaded."""
+        """Take a seat, and return True. Return False if the client is `gone` before a seat is free.
+
+        Give the seat back with `leave`. Raise TooManyCalls or Overloaded.
+        """
         if not self._waiting[call.lane] and self._has_seat(call):
             self._sit(call)
             return True
-        seat: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[call.lane].setdefault(call.key, deque()).append(seat)
-        self._hand_out()  # those who wait already may have had their share
+        waiting = self._stand_in_line(call)
+        seat = waiting.seat
+        self._hand_out()  # callers that already wait may be at their limit
         if seat.done():
             return True
         leaves = asyncio.ensure_future(gone())
         try:
             await asyncio.wait([seat, leaves], timeout=WAIT, return_when=asyncio.FIRST_COMPLETED)
             if seat.done():
+                seat.result()
                 return True
             if leaves.done():
                 return False
             raise TooManyCalls if self._taken_by[call.key] >= self._of_one[call.lane] else Overloaded
         except asyncio.CancelledError:
-            if seat.done():
+            if seat.done() and seat.exception() is None:
                 self.leave(call)
             raise
         finally:
             leaves.cancel()
             if not seat.done():
-                self._stop_waiting(call, seat)
+                self._leave_line(waiting)
 
     def leave(self, call: Call) -> None:
-        self._taken.subtract(limits_of(call))
-        give_back(self._taken_by, call.key)
+        self._taken.subtract(GROUPS[call.lane])
+        self._taken_by[call.key] -= 1
+        if self._taken_by[call.key] <= 0:
+            del self._taken_by[call.key]
         self._hand_out()
+
+    def _stand_in_line(self, call: Call) -> Waiting:
+        """Add the call to its line. In a full line the caller with the most calls loses its last one.
+
+        Raise TooManyCalls or Overloaded.
+        """
+        own = self._waiting[call.lane].get(call.key, ())
+        if len(own) >= LINE_OF_ONE:
+            raise TooManyCalls
+        if self._in_line[call.line] >= LINES[call.line]:
+            lines = [line for lane in Lane for line in self._waiting[lane].values() if line[0].call.line == call.line]
+            longest = max(lines, key=len)
+            if len(longest) <= len(own) + 1:
+                raise Overloaded
+            last = longest[-1]
+            self._leave_line(last)
+            last.seat.set_exception(TooManyCalls())
+        waiting = Waiting(call, asyncio.get_running_loop().create_future())
+        self._waiting[call.lane].setdefault(call.key, deque()).append(waiting)
+        self._in_line[call.line] += 1
+        return waiting
 
     def _has_seat(self, call: Call) -> bool:
         return self._taken_by[call.key] < self._of_one[call.lane] and all(
-            self._taken[name] < self._limits[name] for name in limits_of(call)
+            self._taken[group] < self._limits[group] for group in GROUPS[call.lane]
         )
 
     def _sit(self, call: Call) -> None:
-        self._taken.update(limits_of(call))
+        self._taken.update(GROUPS[call.lane])
         self._taken_by[call.key] += 1
 
     def _hand_out(self) -> None:
-        """Seats that are free, to those who wait."""
+        """Give free seats to waiting calls: by lane, and inside a lane to each caller in its turn."""
         for lane in Lane:
-            while next_one := next((key for key in self._waiting[lane] if self._has_seat(Call(lane, key))), None):
-                call = Call(lane, next_one)
-                seat = self._waiting[lane][next_one][0]
-                self._stop_waiting(call, seat)
-                if next_one in self._waiting[lane]:  # its next turn is after the others
-                    self._waiting[lane][next_one] = self._waiting[lane].pop(next_one)
-                self._sit(call)
-                seat.set_result(None)
+            while line := next((line for line in self._waiting[lane].values() if self._has_seat(line[0].call)), None):
+                waiting = line[0]
+                self._leave_line(waiting)
+                if (key := waiting.call.key) in self._waiting[lane]:  # the other callers come first now
+                    self._waiting[lane][key] = self._waiting[lane].pop(key)
+                self._sit(waiting.call)
+                waiting.seat.set_result(None)
 
-    def _stop_waiting(self, call: Call, seat: asyncio.Future[None]) -> None:
-        queue = self._waiting[call.lane][call.key]
-        queue.remove(seat)
-        if not queue:
+    def _leave_line(self, waiting: Waiting) -> None:
+        call = waiting.call
+        line = self._waiting[call.lane][call.key]
+        line.remove(waiting)
+        self._in_line[call.line] -= 1
+        if not line:
             del self._waiting[call.lane][call.key]
-
-
-def is_of_server(call: Call) -> bool:
-    return call.lane in (Lane.HEARTBEAT_OR_REPORT, Lane.CLAIM)
-
-
-def limits_of(call: Call) -> tuple[str, ...]:
-    if is_of_server(call):
-        return ("all", "servers")
-    return ("all", "outside", "general") if call.lane == Lane.GENERAL else ("all", "outside")
-
-
-def give_back(counts: Counter[str], key: str) -> None:
-    counts[key] -= 1
-    if counts[key] <= 0:
-        del counts[key]

@@ -1,15 +1,27 @@
-"""Static files, served from the packages that they lie in: nothing has to be collected before a page can be shown."""
+"""Static files, served from the packages that contain them, without `collectstatic`."""
 
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from django.contrib.staticfiles.finders import find
+from django.contrib.staticfiles.finders import AppDirectoriesFinder, find
 from django.contrib.staticfiles.storage import StaticFilesStorage
 
 
+class WithoutSourceMaps(AppDirectoriesFinder):
+    """Finder of the apps' static files without source maps, which are the largest files and not needed by pages."""
+
+    def find(self, path: str, *args: Any, **options: Any) -> Any:
+        return [] if path.endswith(".map") else super().find(path, *args, **options)
+
+    def list(self, ignore_patterns: Iterable[str] | None) -> Any:
+        return super().list([*(ignore_patterns or ()), "*.map"])
+
+
 class PackageFiles(StaticFilesStorage):
-    """A file's address changes with its content, so that browsers may keep it."""
+    """Storage whose URLs change with a file's content, so that browsers can cache the file."""
 
     def url(self, name: str | None) -> str:
         address = super().url(name)

@@ -1,6 +1,6 @@
-"""Calls that wait for something to happen: each holds its socket, and a thread only while it is looked.
+"""Calls that wait for a change. Each holds its socket, and takes a thread only while it is checked.
 
-See jobs.api.waiting, which says what an answer is that may be kept back.
+jobs.api.waiting defines which answers may be held back.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from controlplane.serving.answers import Answer
 from jobs.api.waiting import NOT_YET
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
-"""Seconds between two looks; each pause is half as long again as the one before."""
+"""Seconds between two checks. Each pause is 1.5 times the one before."""
 WAITS, WAITS_OF_ONE = 1000, 100
-"""Calls that wait at once, of all and of one caller: the others are answered as it is now."""
+"""Calls that may wait at once, of all callers and of one. Further calls are answered at once."""
 
 
 class Waits:
@@ -23,7 +23,7 @@ class Waits:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """Answer all: this process ends."""
+        """Answer all waiting calls, because this process ends."""
         self._closed.set()
 
     async def answer(
@@ -32,8 +32,10 @@ class Waits:
         answer_now: Callable[[bool], Awaitable[Answer | None]],
         gone: Callable[[], Awaitable[None]],
     ) -> Answer | None:
-        """The answer of the call, kept back as long as it may be. `answer_now(is_asked_again)`; None: its caller has
-        gone."""
+        """Return the answer of the call, held back as long as it allows. Return None if the client has disconnected.
+
+        `answer_now(is_asked_again)` answers the call at once.
+        """
         began, pause = time.monotonic(), FIRST_PAUSE
         answer = await answer_now(False)
         wait = seconds_kept_back(answer)
@@ -42,8 +44,8 @@ class Waits:
         self._of[key] += 1
         leaves, closes = asyncio.ensure_future(gone()), asyncio.ensure_future(self._closed.wait())
         try:
-            # Time may be over while it is asked again, and what comes of that says no more than that it is not yet so:
-            # the last question is always a whole one.
+            # The time may run out during a repeated check, whose answer only means "not yet". So the last check is
+            # always a complete one.
             while True:
                 left = max(0.0, began + wait - time.monotonic())
                 await asyncio.wait([leaves, closes], timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
@@ -58,7 +60,7 @@ class Waits:
             leaves.cancel()
             closes.cancel()
             self._of[key] -= 1
-            self._of += Counter()  # none is kept for those that have none
+            self._of += Counter()  # drops callers without waiting calls
 
 
 def seconds_kept_back(answer: Answer | None) -> float:

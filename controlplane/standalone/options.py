@@ -1,5 +1,7 @@
-"""What `standalone` is told. Apart from what it does: options are judged before there are settings, which need the data
-directory that it makes."""
+"""Options of `standalone`, in a separate module without settings.
+
+Options are checked before the settings exist. Settings need the data directory, which the command creates.
+"""
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError
@@ -7,12 +9,12 @@ from collections.abc import Callable
 
 from django.core.management.base import BaseCommand
 
-from controlplane.agent.secret_sources import PREFIX
+from controlplane.agent.secrets.sources import PREFIX
 from controlplane.embedded.data_dir import OPTION, find_data_dir
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """A type of an option that says in one sentence what it takes."""
+    """Return the type of an option for whole numbers. Its error is one sentence with the allowed range."""
 
     def parse_number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
@@ -24,12 +26,12 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 def existing_folder(text: str) -> str:
     if not os.path.isdir(text):
-        raise ArgumentTypeError(f"{text}: there is no such folder")
+        raise ArgumentTypeError(f"{text!r} is not a folder")
     return os.path.abspath(text)
 
 
 class StandaloneOptions(BaseCommand):
-    help = "Runs everything in this terminal: database, web, executor and workers. Ctrl-C stops it all."
+    help = "Run a whole control plane in this terminal: database, web, executor and workers. Ctrl-C stops all of it."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -48,13 +50,13 @@ class StandaloneOptions(BaseCommand):
             "--secrets-dir",
             type=existing_folder,
             metavar="FOLDER",
-            help=f"for the workers: files that hold the secrets which jobs name (or variables: {PREFIX}NAME)",
+            help=f"for the workers: folder with a file for each secret that jobs use (or variables {PREFIX}NAME)",
         )
         parser.add_argument(
             "--secret-command",
             metavar="COMMAND",
-            help="for the workers: shell command that prints the secret whose name is its $1",
+            help="for the workers: shell command that prints a secret; $1 is the secret's name",
         )
-        # Taken from the command line before there are settings, by controlplane.embedded.data_dir.
-        parser.add_argument(OPTION, metavar="DIR", help=f"database, key, tokens (default: {find_data_dir()})")
-        parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")
+        # Read from the command line before the settings, by controlplane.embedded.data_dir.
+        parser.add_argument(OPTION, metavar="DIR", help=f"database, key and tokens (default: {find_data_dir()})")
+        parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a killed worker")

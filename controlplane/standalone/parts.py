@@ -1,20 +1,26 @@
-"""What a control plane on one machine consists of, as processes."""
+"""Processes of a control plane on one machine."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
-from controlplane.agent import environment
+from controlplane.agent.processes import environment
 from controlplane.observability.address import reachable_host
 from controlplane.standalone.supervisor import Part
 from controlplane.standalone.worker_home import Home
 
-# Nothing is imported from the directory that a part is started in: what lies there may be called like our packages.
-# granian and Celery look there all the same, so that theirs is the data directory.
+# No part imports from the folder it is started in, because files there may have the names of our packages. granian and
+# Celery add that folder to the path all the same, so they start in the data directory.
 PYTHON = [sys.executable, "-P"]
-# The order in which they are stopped. All deadlines are within 15 seconds, with time left for the database.
+# The files in deploy/ repeat these options. HTTP/1.1 only, because granian sets no limit on the headers of HTTP/2.
+SERVING = [
+    *("--interface", "asgi", "--http", "1", "--no-ws", "--workers", "1", "--backpressure", "8192"),
+    *("--http1-header-read-timeout", "20000", "--http1-buffer-size", "65536", "--log-level", "warning"),
+]
+# Order in which parts are stopped. All deadlines are within 15 seconds, with time left for the database.
 WORKERS, EXECUTOR, WEB = 1, 2, 3
-# Short enough to watch a worker being lost and its jobs being recovered.
+# Short enough to watch how a worker is lost and its jobs are recovered.
 DEMO_TIMINGS = {
     "LIVENESS_INTERVAL": "1",
     "LIVENESS_HEARTBEAT_INTERVAL": "1",
@@ -26,7 +32,7 @@ DEMO_TIMINGS = {
 
 
 def shared_environment(data_dir: Path, host: str) -> dict[str, str]:
-    """What all parts are told. DATABASE_URL is there already."""
+    """Return variables for all parts. DATABASE_URL is already in the environment."""
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     paths = [*environment.sources(), *map(os.path.abspath, inherited)]
     variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "CONTROLPLANE_DATA_DIR": str(data_dir)}
@@ -36,41 +42,35 @@ def shared_environment(data_dir: Path, host: str) -> dict[str, str]:
 
 
 def web_part(host: str, port: int, data_dir: Path) -> Part:
-    serve = ["granian", "--interface", "rsgi", "--host", host, "--port", str(port), "--log-level", "warning"]
-    sizes = ["--workers", "1", "--backpressure", "8192", "--workers-kill-timeout", "2"]
-    command = [*PYTHON, "-m", *serve, *sizes, "controlplane.web:application"]
+    serve = ["granian", *SERVING, "--host", host, "--port", str(port), "--workers-kill-timeout", "2"]
+    command = [*PYTHON, "-m", *serve, "controlplane.web:application"]
     return Part("web", command, WEB, killed_after=13, cwd=data_dir)
 
 
 def executor_part(data_dir: Path) -> Part:
     work = ["worker", "--pool", "threads", "--concurrency", "4", "--hostname", "executor@%h", "--loglevel", "warning"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    root = ["-W", "ignore:You're running the worker with superuser"]  # in a container one often is
+    root = ["-W", "ignore:You're running the worker with superuser"]  # common in a container
     command = [*PYTHON, *root, "-m", "celery", "--quiet", "-A", "controlplane.celery", *work, "--beat", *quiet]
     return Part("executor", command, EXECUTOR, killed_after=11, cwd=data_dir)
 
 
 def worker_part(number: int, url: str, token: str, home: Home) -> Part:
     agent = [sys.executable, "-m", "controlplane.agent", "--url", url, "--name", f"worker-{number}", *home.options]
-    respawn = [
-        *PYTHON,
-        "-m",
-        "controlplane.standalone.respawn",
-        "--after",
-        f"{url}/livez",
-        *home.user_options,
-        "--",
-    ]
-    # In the environment: everybody may read a command line.
-    # After the second signal an agent gives its jobs back; after SIGKILL they are recovered.
+    # The token is in the environment, because every user can read a command line. After the second signal an agent
+    # gives its jobs back. After SIGKILL they are recovered.
     return Part(
         f"worker-{number}",
-        [*respawn, *agent],
+        agent,
         WORKERS,
         insisted_after=3,
         killed_after=6,
         env={**home.environment, "CONTROLPLANE_TOKEN": token},
         inherits=False,
+        is_client=True,
+        dies_by=signal.SIGKILL,  # there is no supervisor to wait for an orderly end, and its jobs are recovered
+        user=home.user,
+        umask=home.umask,
     )
 
 

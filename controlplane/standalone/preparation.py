@@ -1,4 +1,4 @@
-"""What has to be there before the parts start; each step does nothing when it was done before."""
+"""Steps before the parts start. Each step does nothing if it was done earlier."""
 
 import errno
 import fcntl
@@ -14,8 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from controlplane.core.database.silence import watch
 from controlplane.embedded import private_files
-from controlplane.startup import refuse_wrong_settings
+from controlplane.startup import refuse_another_key, refuse_wrong_settings
 from liveness.errors import TokenRefused
 from liveness.services import tokens
 
@@ -24,7 +25,7 @@ ADMIN = "admin"
 
 @contextmanager
 def hold_data_dir(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory. Raises CommandError when another control plane does."""
+    """Lock the data directory. Raise CommandError if another control plane has locked it."""
     with os.fdopen(private_files.open_lock(data_dir / "standalone.lock")) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,21 +37,29 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
 
 
 def check_settings() -> None:
-    """Raises CommandError with all that is wrong: each part would refuse it for itself."""
+    """Raise CommandError with all errors in the settings. Otherwise each part would report them separately."""
     try:
         refuse_wrong_settings()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from None
 
 
+def check_key() -> None:
+    """Raise CommandError if the database belongs to a control plane with another key."""
+    try:
+        refuse_another_key()
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from None
+
+
 def check_address(host: str, port: int) -> None:
-    """Raises CommandError when nothing can listen there."""
+    """Raise CommandError if a server cannot listen on this address."""
     try:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         with socket.socket(family, kind, protocol) as listener:
-            # As the web server does: connections that just ended are no obstacle.
+            # Like the web server, ignore connections that ended a moment ago.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             listener.listen()
@@ -65,7 +74,7 @@ def migrate_database() -> None:
 
 
 def create_administrator() -> str | None:
-    """The password of the administrator who was just made; None when there is one already."""
+    """Create the administrator and return the password. Return None if one exists."""
     users = get_user_model().objects
     if users.filter(is_superuser=True).exists() or users.filter(username=ADMIN).exists():
         return None
@@ -75,14 +84,14 @@ def create_administrator() -> str | None:
 
 
 def kept_password(data_dir: Path, password: str) -> Path:
-    """Where the first password is kept, readable by its owner only."""
+    """Store the first password in a file that only its owner can read, and return its path."""
     path = data_dir / "admin_password"
     write_secret(path, f"{password}\n")
     return path
 
 
 def load_or_create_token(data_dir: Path, role: str) -> str:
-    """An API token of our own: the one in the data directory while it is good, else a new one."""
+    """Return the API token in the data directory if it is valid, otherwise create one."""
     path = data_dir / "tokens" / role
     try:
         text = path.read_text()
@@ -102,8 +111,9 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def close_connections() -> None:
-    """Close the connections to the database: their threads must not be there when processes are forked."""
+    """Close the connections to the database, because their threads must not exist when processes are forked."""
     for connection in connections.all():
         connection.close()
         if close_pool := getattr(connection, "close_pool", None):
             close_pool()
+    watch.stop()

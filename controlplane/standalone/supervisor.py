@@ -1,6 +1,7 @@
-"""Runs the parts of a control plane in one terminal, and stops them in order."""
+"""Supervisor of the control plane's parts: starts them in one terminal, restarts them, and stops them in order."""
 
 import os
+import pwd
 import signal
 import subprocess
 import threading
@@ -9,21 +10,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
-from controlplane.standalone.output import SYSTEM, Output
-from controlplane.standalone.respawn import is_answering, make_child_die_with_us
+from controlplane.standalone.output import SYSTEM, ProcessOutput
+from controlplane.standalone.processes import is_answering, make_child_die_with_us
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_WORDS = 5.0
-"""Seconds for what a part has printed, where something outside its process group still holds its output."""
+"""Seconds to read the rest of a part's output, if a process outside its group keeps the pipe open."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between the end of a part and its restart. The pause doubles with each end."""
+STEADY_AFTER = 60.0
+"""Seconds after which an end counts as a new problem, with the first pause again."""
+WRONG_USAGE = 2
+"""Exit status of a wrong command line, which another try would not change."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One process and how it is stopped; those of the lowest `stage` go first.
+    """Process of the control plane, and how it is stopped. Parts of the lowest `stage` stop first.
 
-    The times are seconds since everything began to stop: what one stage does not need is left to the next. `env` is
-    added to our environment, or all that it gets.
+    Times are seconds since the stop began, so time that one stage does not use is left for the next. `env` is added to
+    our environment, or is the whole environment if `inherits` is False.
     """
 
     name: str
@@ -34,48 +42,99 @@ class Part:
     env: dict[str, str] = field(default_factory=dict)
     inherits: bool = True
     cwd: Path | None = None
+    is_client: bool = False
+    """True if the part starts only when the web server answers."""
+    dies_by: signal.Signals = signal.SIGTERM
+    """Signal that the part gets if the supervisor is killed."""
+    user: str | None = None
+    umask: int = -1
 
 
-class Supervisor:
-    """Runs all parts until one of them ends or a signal comes, then stops them one stage after the other."""
+@dataclass(frozen=True)
+class Ready:
+    """Event: the web server answers."""
+
+
+class StandaloneSupervisor:
+    """Run all parts until a signal arrives, then stop them stage by stage.
+
+    A part that ends is restarted after a pause, unless its exit status means a wrong command line.
+    """
 
     def __init__(self, parts: list[Part], *, ready: str, greeting: str) -> None:
-        """Says `greeting` once the URL `ready` answers."""
+        """Print `greeting` when the URL `ready` answers."""
         self.parts, self.ready, self.greeting = parts, ready, greeting
-        self.events: SimpleQueue[Part | signal.Signals] = SimpleQueue()  # which a signal handler may put into
-        self.output = Output([part.name for part in parts], unread=lambda: self.events.put(signal.SIGTERM))
+        self.events: SimpleQueue[Part | Ready | signal.Signals] = SimpleQueue()  # signal handlers put events too
+        self.output = ProcessOutput([part.name for part in parts], unread=lambda: self.events.put(signal.SIGTERM))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.watches: list[threading.Thread] = []
+        self.began_at: dict[str, float] = {}  # monotonic clock, by name; so are the next two
+        self.due_at: dict[str, float] = {}
+        self.pauses: dict[str, float] = {}
         self.failed: list[str] = []
         self.is_stopping = False
 
     def run(self) -> int:
-        """Until everything has ended. Returns 0 when it was asked to end and no part failed to, else 1."""
+        """Run until everything has ended. Return 0 if a signal stopped it and no part failed, otherwise 1."""
         for signum in ENDINGS:
             signal.signal(signum, lambda signum, _: self.events.put(signal.Signals(signum)))
         try:
-            # All of them before there are threads: what forks copies one thread, and the locks of all.
             for part in self.parts:
-                self.processes[part.name] = self.start(part)
-            watches = [threading.Thread(target=self.watch, args=(part,), daemon=True) for part in self.parts]
-            for thread in (*watches, threading.Thread(target=self.greet, daemon=True)):
-                thread.start()
-            self.note_first_event(self.wait_for_event())
+                if not part.is_client:
+                    self.begin(part)
+            threading.Thread(target=self.greet, daemon=True).start()
+            self.supervise()
             self.is_stopping = True
             began = time.monotonic()
             for stage in sorted({part.stage for part in self.parts}):
                 self.stop([part for part in self.parts if part.stage == stage], began)
-            for thread in watches:
+            for thread in self.watches:
                 thread.join()
         finally:
             for name in self.processes:
-                self.send(name, signal.SIGTERM)  # unless all went well there are some
+                self.send(name, signal.SIGTERM)  # some are left only after an error
         return 1 if self.failed else 0
 
-    def wait_for_event(self) -> Part | signal.Signals:
-        # Not without end: a signal that comes a moment before a wait does not end it, and its handler runs after that.
+    def supervise(self) -> None:
+        """Start due parts until a signal arrives or a part cannot run at all."""
         while True:
-            with suppress(Empty):
-                return self.events.get(timeout=1)
+            match self.wait_for_event():
+                case Ready():
+                    self.due_at |= {part.name: 0.0 for part in self.parts if part.is_client}
+                case signal.Signals() as signum:
+                    return self.output.show(SYSTEM, f"{signum.name} received")
+                case Part() as part if self.processes[part.name].returncode == WRONG_USAGE:
+                    self.failed.append(part.name)
+                    return self.output.show(SYSTEM, f"{part.name} cannot run, so everything is stopped")
+                case Part() as part:
+                    self.plan_restart(part)
+            # In this thread, which lives longest: a child gets its signal when the thread that started it ends.
+            for part in self.parts:
+                if self.due_at.get(part.name, float("inf")) <= time.monotonic():
+                    del self.due_at[part.name]
+                    self.begin(part)
+
+    def plan_restart(self, part: Part) -> None:
+        status, now = self.processes[part.name].returncode, time.monotonic()
+        is_new = now - self.began_at[part.name] > STEADY_AFTER
+        pause = FIRST_PAUSE if is_new else self.pauses.get(part.name, FIRST_PAUSE)
+        self.due_at[part.name], self.pauses[part.name] = now + pause, min(2 * pause, LONGEST_PAUSE)
+        ending = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        self.output.show(SYSTEM, f"{part.name} {ending}; starting it again in {pause:g} s")
+
+    def wait_for_event(self) -> Part | Ready | signal.Signals | None:
+        # The wait is limited: a signal just before it does not interrupt it, and then its handler runs after the wait.
+        until = min([1.0, *(due - time.monotonic() for due in self.due_at.values())])
+        with suppress(Empty):
+            return self.events.get(timeout=max(0.01, until))
+        return None
+
+    def begin(self, part: Part) -> None:
+        self.began_at[part.name] = time.monotonic()
+        process = self.processes[part.name] = self.start(part)
+        self.watches = [thread for thread in self.watches if thread.is_alive()]
+        self.watches.append(threading.Thread(target=self.watch, args=(part, process), daemon=True))
+        self.watches[-1].start()
 
     def start(self, part: Part) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -84,40 +143,35 @@ class Supervisor:
             cwd=part.cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C is our business
-            preexec_fn=make_child_die_with_us(signal.SIGTERM),
+            start_new_session=True,  # Ctrl-C goes to the supervisor only
+            preexec_fn=make_child_die_with_us(part.dies_by),
+            umask=part.umask,
+            **account_options(part.user),
         )
-        self.output.say(SYSTEM, f"{part.name} started (pid={process.pid})")
+        self.output.show(SYSTEM, f"{part.name} started (pid={process.pid})")
         return process
 
-    def watch(self, part: Part) -> None:
-        """Until it has ended, and its process group with it, whatever ended it."""
-        process = self.processes[part.name]
+    def watch(self, part: Part, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the process has ended, then kill its process group, and report the end."""
         reader = threading.Thread(target=self.read, args=(part.name, process), daemon=True)
         reader.start()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not reaped: the number stays the group's
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not reaped yet, so the group's number is not reused
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         reader.join(LAST_WORDS)
-        self.output.say(SYSTEM, f"{part.name} stopped (rc={process.wait()})")
+        self.output.show(SYSTEM, f"{part.name} stopped (rc={process.wait()})")
         self.events.put(part)
 
     def read(self, name: str, process: subprocess.Popen[bytes]) -> None:
         for line in process.stdout or ():
-            self.output.say(name, line.decode(errors="replace"))
+            self.output.show(name, line.decode(errors="replace"))
 
     def greet(self) -> None:
         while not self.is_stopping and not is_answering(self.ready):
             time.sleep(0.1)
         if not self.is_stopping:
-            self.output.say(SYSTEM, self.greeting)
-
-    def note_first_event(self, event: Part | signal.Signals) -> None:
-        if isinstance(event, Part):
-            self.failed.append(event.name)
-            self.output.say(SYSTEM, f"{event.name} has ended, so everything is stopped")
-        else:
-            self.output.say(SYSTEM, f"{event.name} received")
+            self.output.show(SYSTEM, self.greeting)
+            self.events.put(Ready())
 
     def stop(self, parts: list[Part], began: float) -> None:
         due = [(0.0, signal.SIGTERM, part) for part in parts]
@@ -129,15 +183,24 @@ class Supervisor:
                 _, signum, part = step
                 if self.is_running(part.name) and signum == signal.SIGKILL:
                     self.failed.append(part.name)
-                    self.output.say(SYSTEM, f"{part.name} does not end: killed")
+                    self.output.show(SYSTEM, f"{part.name} does not end, so it is killed")
                 self.send(part.name, signum)
             time.sleep(0.05)
 
     def send(self, name: str, signum: signal.Signals) -> None:
-        # Not by Popen.send_signal, nor poll: they reap it before its group is killed.
+        # Not with Popen.send_signal or poll: they would reap the process before its group is killed.
         if self.is_running(name):
             with suppress(ProcessLookupError):
                 os.kill(self.processes[name].pid, signum)
 
     def is_running(self, name: str) -> bool:
-        return self.processes[name].returncode is None
+        process = self.processes.get(name)
+        return process is not None and process.returncode is None
+
+
+def account_options(user: str | None) -> dict[str, Any]:
+    """Return the options of Popen with which root starts a process as another user."""
+    if user is None:
+        return {}
+    account = pwd.getpwnam(user)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}

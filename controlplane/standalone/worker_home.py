@@ -1,4 +1,4 @@
-"""Where workers live, and so the jobs that anybody with a client's token submits: what they see, and as which user."""
+"""User account and environment of workers, and so of the jobs that anyone with a client's token submits."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from controlplane.agent.secret_sources import PREFIX
+from controlplane.agent.secrets.sources import PREFIX
 from controlplane.embedded import system_user
 from controlplane.embedded.postgres_server import SYSTEM_HOME
 
@@ -33,13 +33,16 @@ ALLOWED = (
     *("PYTHON*", "VIRTUAL_ENV", "XDG_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "*_proxy", "*_PROXY"),
     *("CONTROLPLANE_STATE_DIR", "CONTROLPLANE_RUNTIME_DIR", f"{PREFIX}*"),
 )
-OF_ANOTHER = ("TMPDIR", "SHELL", "XDG_*", "CONTROLPLANE_RUNTIME_DIR")  # what is root's is of no use to its user
+OF_ANOTHER = ("TMPDIR", "SHELL", "XDG_*", "CONTROLPLANE_RUNTIME_DIR")  # root's values, of no use to another user
 MORE = "CONTROLPLANE_WORKER_ENV"
 
 
 @dataclass(frozen=True)
 class Home:
-    """`options`: for the agent. `warning`: why workers of root have no user of their own."""
+    """Environment, umask and user of the workers.
+
+    `options` are further options of the agent. `warning` explains why root's workers have no user account of their own.
+    """
 
     environment: dict[str, str]
     umask: int
@@ -47,15 +50,12 @@ class Home:
     user: str | None = None
     warning: str | None = None
 
-    @property
-    def user_options(self) -> list[str]:
-        """For whoever starts it."""
-        return [*(["--user", self.user] if self.user else []), "--umask", f"{self.umask:o}"]
-
 
 def make(data_dir: Path, inherited: Mapping[str, str], umask: int, options: Sequence[str] = ()) -> Home:
-    """For root with a user who is nobody else's, if that user can run a worker at all. `options`: more, for the
-    agent."""
+    """Return the workers' home. If this is root, use a separate account that can run a worker, if possible.
+
+    `options` are further options of the agent.
+    """
     handed_on = [name.strip() for name in inherited.get(MORE, "").split(",") if name.strip()]
     environment = only(inherited, (*ALLOWED, *handed_on))
     of_agent = [*options, *(["--pass-env", ",".join(handed_on)] if handed_on else [])]
@@ -68,7 +68,7 @@ def make(data_dir: Path, inherited: Mapping[str, str], umask: int, options: Sequ
         environment |= {"HOME": account.pw_dir, "USER": USER, "LOGNAME": USER}
         refuse_what_cannot_run(account, environment)
     except LookupError as error:
-        warning = f"Workers run as root, so whoever may submit jobs can do all that root can: {error}."
+        warning = f"Workers run as root, so anyone who can submit jobs has all rights of root: {error}."
         return replace(ours, warning=warning)
     if "CONTROLPLANE_STATE_DIR" not in environment:
         environment["CONTROLPLANE_STATE_DIR"] = str(make_state(data_dir, account))
@@ -84,7 +84,7 @@ def matches(name: str, globs: tuple[str, ...]) -> bool:
 
 
 def refuse_what_cannot_run(account: pwd.struct_passwd, environment: dict[str, str]) -> None:
-    """Raises LookupError when that user cannot start an agent, as where our Python lies in root's own home."""
+    """Raise LookupError if that user cannot start an agent, as when our Python is in root's home directory."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "controlplane.agent", "--help"],
@@ -100,11 +100,11 @@ def refuse_what_cannot_run(account: pwd.struct_passwd, environment: dict[str, st
     except OSError as error:
         why = str(error)
     if why is not None:
-        raise LookupError(f"the user {account.pw_name} cannot run {sys.executable} with this code ({why})")
+        raise LookupError(f"the user {account.pw_name} cannot run the agent with {sys.executable} ({why})")
 
 
 def make_state(data_dir: Path, account: pwd.struct_passwd) -> Path:
-    """A folder of that user for what workers leave to their next start; the data directory is closed to it."""
+    """Create a folder of that user for the state of workers, because the data directory is closed to it."""
     SYSTEM_HOME.mkdir(mode=0o755, exist_ok=True)
     folder = state_of(data_dir)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The calls about batches: an action on many, begun by one call and done on the server; an operator's."""
+"""API calls about bulk actions: an operator starts an action on many objects, and the control plane processes them."""
 
 from typing import Any
 from uuid import UUID
@@ -32,7 +32,7 @@ from liveness.models import Role
 from liveness.services.action_events import format_actor
 
 DONE_AT_ONCE, REASONS_NAMED = 20, 10
-"""Items that the call itself does; the executors do the rest."""
+"""Number of items that the call itself processes (executors process the rest), and number of reasons in a response."""
 
 
 class BatchCall(RoleCall):
@@ -44,8 +44,7 @@ class BatchCall(RoleCall):
 
     @property
     def visible(self) -> QuerySet[Batch]:
-        """All; of who does not reach the whole control plane his own."""
-        return visible_batches(self.namespaces, self.actor)
+        return visible_batches(self.namespaces)
 
     def load_batch(self, batch: UUID) -> Batch:
         row = self.visible.filter(pk=batch).first()
@@ -54,12 +53,12 @@ class BatchCall(RoleCall):
         return row
 
 
-class Batches(BatchCall):
+class BatchesView(BatchCall):
     """`GET` and `POST /batches`."""
 
     @extend_schema(operation_id="v1_batches_list", parameters=[BatchFilter], responses=BatchPage)
     def get(self, request: Request) -> Response:
-        """Batches, latest first, a page at a time."""
+        """Return bulk actions, latest first, in pages."""
         query = BatchFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         return Response(paged(BatchPage, query.page(query.match_rows(self.visible))))
@@ -69,10 +68,10 @@ class Batches(BatchCall):
         examples=EXAMPLES,
     )  # fmt: skip
     def post(self, request: Request) -> Response:
-        """Have something done to many: to those with these ids, or to all that a filter of their list matches now.
+        """Start an action on many objects: on those with these ids, or on all that a filter of their list matches now.
 
-        It goes on on the server, item by item, each with its own outcome; what does not apply is refused and says why.
-        The same Idempotency-Key again answers the batch that it began.
+        The control plane processes them one by one. Each item has its own outcome; if the action does not apply, it is
+        refused with a reason. The same Idempotency-Key returns the same bulk action.
         """
         body = BatchRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -91,7 +90,7 @@ class Batches(BatchCall):
         return Response(represent(BatchSummary, Batch.objects.get(pk=batch)), status=201 if is_new else 200)
 
     def choose_items(self, body: BatchRequest) -> list[UUID]:
-        """The ids of what is acted on. Raises ValidationError where there is nothing, or something is not there."""
+        """Return the ids of the objects. Raise ValidationError if none matches, or if an id does not exist."""
         subject = OPERATIONS[body.validated_data["operation"]].subject
         rows = self.within_namespaces(SUBJECTS[subject].model._default_manager.all())
         ids: list[Any] = list(
@@ -100,20 +99,22 @@ class Batches(BatchCall):
         if "ids" in body.validated_data:
             if unknown := set(body.validated_data["ids"]) - set(ids):
                 named = ", ".join(sorted(map(str, unknown))[:10])
-                raise serializers.ValidationError({"ids": [f"There is no {subject} with the id {named}."]})
+                raise serializers.ValidationError({"ids": [f"No {subject} has the id {named}."]})
         elif not ids:
-            raise serializers.ValidationError({"filter": [f"No {subject} matches."]})
+            raise serializers.ValidationError({"filter": [f"No {subject} matches the filter."]})
         elif len(ids) > batches.MOST_ITEMS:
-            raise serializers.ValidationError({"filter": [f"More than {batches.MOST_ITEMS:,} match: narrow it."]})
+            raise serializers.ValidationError(
+                {"filter": [f"More than {batches.MOST_ITEMS:,} match; narrow the filter."]}
+            )
         return ids
 
 
-class OneBatch(BatchCall):
+class BatchView(BatchCall):
     """`GET /batches/{id}`."""
 
     @extend_schema(parameters=[ItemFilter], responses=BatchAnswer)
     def get(self, request: Request, batch: UUID) -> Response:
-        """How far a batch has come, and what came of each item, a page at a time."""
+        """Return the progress of a bulk action and the outcomes of its items, in pages."""
         row: Any = self.load_batch(batch)
         query = ItemFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
@@ -121,12 +122,12 @@ class OneBatch(BatchCall):
         refusals = count_refusals(batch, REASONS_NAMED) if row.refused else []
         row.refusals = [{"reason": reason, "items": items} for reason, items in refusals]
         row.next = page["next"]
-        # `items` of the model are all of them.
+        # OnePage hides the `items` of the model, which are all items.
         return Response(represent(BatchAnswer, OnePage(row, page["items"])))
 
 
 class OnePage:
-    """A batch, of its items one page alone."""
+    """Bulk action with only one page of its items."""
 
     def __init__(self, batch: Batch, items: list[BatchItem]) -> None:
         self._batch, self.items = batch, items
@@ -135,12 +136,12 @@ class OnePage:
         return getattr(self._batch, name)
 
 
-class Stop(BatchCall):
+class StopBatchView(BatchCall):
     """`POST /batches/{id}/stop`."""
 
     @extend_schema(request=NoteRequest, responses=BatchSummary)
     def post(self, request: Request, batch: UUID) -> Response:
-        """Begin no other item of a batch: what is done stays done, the rest is left as it is."""
+        """Stop a bulk action. Processed items stay as they are, and the rest is not processed."""
         self.load_batch(batch)
         body: Any = NoteRequest(data=request.data)
         body.is_valid(raise_exception=True)

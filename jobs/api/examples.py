@@ -1,4 +1,4 @@
-"""What the document shows of bodies: each is taken as it stands (tests/integration/test_openapi.py)."""
+"""Example bodies of the OpenAPI document. tests/integration/api/test_openapi.py sends each of them."""
 
 from drf_spectacular.utils import OpenApiExample
 
@@ -22,13 +22,18 @@ JOBS = [
         request_only=True,
     ),
     OpenApiExample(
-        "Two at once, or neither",
+        "Two jobs in one call: both or none",
         [{"action": SCRIPT, "unmatched": "wait", "key": f"order-{number}"} for number in (17, 18)],
         request_only=True,
     ),
 ]
+CHANGE = OpenApiExample(
+    "Run it now, before others",
+    {"priority": 10, "available_at": None, "note": "the customer waits"},
+    request_only=True,
+)
 EXECUTION = OpenApiExample(
-    "Two steps, and one that tells of a failure",
+    "Two steps, and a hook that runs after a failure",
     {
         "name": "nightly",
         "steps": [
@@ -40,7 +45,7 @@ EXECUTION = OpenApiExample(
     request_only=True,
 )
 TRIGGER = OpenApiExample(
-    "Each night at two, in Zurich",
+    "Every night at two in Zurich",
     {
         "name": "every night",
         "cron": "0 2 * * *",

@@ -1,4 +1,4 @@
-"""The calls about executions."""
+"""API calls about executions."""
 
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged
 from jobs.api import examples
-from jobs.api.logs import JobLogs, LogFilter, LogPage
+from jobs.api.logs import JobLogsView, LogFilter, LogPage, ServerLogFilter
 from jobs.api.serializers.executions import (
     EventItem,
     EventPage,
@@ -28,12 +28,12 @@ from jobs.services import cancellation, executions, reruns
 from liveness.api.access import NamespaceQuery, request_credential
 
 
-class Executions(JobCall):
+class ExecutionsView(JobCall):
     """`GET` and `POST /executions`."""
 
     @extend_schema(operation_id="v1_executions_list", parameters=[ExecutionFilter], responses=ExecutionPage)
     def get(self, request: Request) -> Response:
-        """Executions, latest first, a page at a time; a client's own."""
+        """Return executions, latest first, in pages. A client gets only its own."""
         query = ExecutionFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         visible = self.within_namespaces(visible_executions(self.owner))
@@ -46,7 +46,7 @@ class Executions(JobCall):
         examples=[examples.EXECUTION],
     )
     def post(self, request: Request) -> Response:
-        """Begin an execution: all of its steps at once, or nothing."""
+        """Submit an execution with all of its steps, or nothing."""
         body = ExecutionRequest(data=request.data)
         body.is_valid(raise_exception=True)
         id, is_new = executions.submit_execution(
@@ -57,71 +57,65 @@ class Executions(JobCall):
         return Response(represent(ExecutionAnswer, execution_with_steps(id)), status=201 if is_new else 200)
 
 
-class Execution(JobCall):
+class ExecutionView(JobCall):
     """`GET /executions/{id}`."""
 
     @extend_schema(responses=ExecutionAnswer)
     def get(self, request: Request, execution: UUID) -> Response:
-        """An execution with its steps and hooks."""
+        """Return an execution with its steps and hooks."""
         return Response(represent(ExecutionAnswer, execution_with_steps(execution, self.owner)))
 
 
-class Cancel(Intervention):
+class CancelExecutionView(Intervention):
     """`POST /executions/{id}/cancel`."""
 
     @extend_schema(request=NoteRequest, responses=ExecutionAnswer)
     def post(self, request: Request, execution: UUID) -> Response:
-        """Cancel what waits now, and ask the workers of what is live to; with all children."""
+        """Cancel an execution with its children. Waiting steps end now; workers are asked to cancel live ones."""
         cancellation.cancel_execution(execution, self.by, self.owner, **self.validated_body(request, NoteRequest))
         return Response(represent(ExecutionAnswer, execution_with_steps(execution)))
 
 
-class Rerun(Intervention):
+class RerunExecutionView(Intervention):
     """`POST /executions/{id}/rerun`."""
 
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
-        """The same once more from its beginning, as a new execution."""
+        """Run an execution again from its beginning, as a new execution."""
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 
 
-class Restart(Intervention):
+class RestartExecutionView(Intervention):
     """`POST /executions/{id}/restart`."""
 
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
-        """The same once more from where it failed, as a new execution: what had completed is kept."""
+        """Run an execution again from where it failed, as a new execution. Steps that had completed are kept."""
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 
 
-class StepLogs(JobLogs):
+class StepLogsView(JobLogsView):
     """`GET /executions/{id}/steps/{key}/logs`."""
 
     @extend_schema(parameters=[LogFilter], responses=LogPage)
     def get(self, request: Request, execution: UUID, step: str) -> Response:  # type: ignore[override]
-        """What a step's code wrote, oldest first."""
+        """Return the log lines of a step's code, oldest first."""
         return super().get(request, step_job_id(execution, step, self.owner))
 
 
-class EventFilter(LogFilter):
-    """Which page of the server's own lines."""
-
-    attempt = None  # type: ignore[assignment]
-
-
-class ServerLogs(JobCall):
+class ServerLogsView(JobCall):
     """`GET /executions/{id}/steps/_server/logs`."""
 
     renderer_classes = [JSONRenderer, JSONLinesRenderer]
 
-    @extend_schema(parameters=[EventFilter], responses=EventPage)
+    @extend_schema(parameters=[ServerLogFilter], responses=EventPage)
     def get(self, request: Request, execution: UUID) -> Response:
-        """What the control plane itself did in an execution, oldest first."""
-        query = EventFilter(data=request.query_params.dict())
+        """Return the actions of the control plane itself in an execution, oldest first."""
+        query = ServerLogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         if not visible_executions(self.owner).filter(pk=execution).exists():
             raise ExecutionUnknown
@@ -131,4 +125,4 @@ class ServerLogs(JobCall):
         last = str(page[-1].pk if page else after)
         cursor = last if len(rows) > len(page) else None
         answer: dict[str, Any] = {"items": [represent(EventItem, row) for row in page], "next": cursor, "last": last}
-        return Response(answer, headers=JobLogs.next_page_header(request, cursor))
+        return Response(answer, headers=JobLogsView.next_page_header(request, cursor))

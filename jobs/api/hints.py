@@ -1,7 +1,7 @@
 """`GET /servers/{id}/hints`: an idle worker waits until there may be work for it.
 
-As with the end of a job, no call waits here: see jobs.api.waiting. What stands before Django keeps the answer back
-until there is work of its namespace that needs no other tags than the server has.
+Django does not wait; see jobs.api.waiting. The RSGI application in front of it holds the response back until a job of
+the server's namespace waits that needs no other tags than the server has.
 """
 
 import json
@@ -18,26 +18,27 @@ from jobs.services import hints
 from liveness.api.access import ServerCall
 
 TAGS, NAMESPACE = "Waits-For-Tags", "Waits-In-Namespace"
-"""Headers of an answer that may be kept back: the tags and the namespace of the server, as JSON."""
+"""Headers of a response that may be held back: the tags and the namespace of the server, as JSON."""
 
 
 class HintQuery(StrictSerializer):
-    wait = WaitField(help_text="Answer when there may be work, or after so many seconds.")
+    wait = WaitField(help_text="Respond when there may be work, or after so many seconds.")
 
 
 class HintAnswer(serializers.Serializer):
-    work = serializers.BooleanField(help_text="Claim now: jobs wait that this server has the tags for.")
+    work = serializers.BooleanField(help_text="True: jobs wait that need only tags of this server; claim now.")
     jobs = serializers.IntegerField(
-        required=False, help_text="Claim so many, where it is said: its share, the others are for other idle workers."
+        required=False,
+        help_text="Number of jobs to claim if present: the share of this worker. Other idle workers get the rest.",
     )
 
 
-class Hints(ServerCall):
+class HintsView(ServerCall):
     """`GET /servers/{id}/hints`."""
 
     @extend_schema(parameters=[HintQuery], responses=HintAnswer)
     def get(self, request: Request, server: UUID) -> Response:
-        """Whether there may be work for the worker; with `wait`, when there may be. A claim alone says what it gets."""
+        """Return whether there may be work for the worker. With `wait`, wait for it. Only a claim gets the work."""
         query = HintQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         offer = hints.read_server_offer(self.server_token)

@@ -1,4 +1,4 @@
-"""`GET /instance/history`: what ended, waited and was lost, as the charts of the Instance page draw it."""
+"""`GET /instance/history`: ended jobs, waiting times and lost servers, as in the charts of the Instance page."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ from liveness.models import Role
 
 
 class HistoryFilter(StrictSerializer):
-    window = ChoiceField([*WINDOWS], default=DEFAULT_WINDOW, help_text="How far back, from now.")
+    window = ChoiceField([*WINDOWS], default=DEFAULT_WINDOW, help_text="Period before now.")
 
 
 class HistoryOfCluster(HistoryFilter, InstanceFilter):
-    cluster = TextField(required=False, help_text="Of the jobs whose last attempt was in this cluster.")
+    cluster = TextField(required=False, help_text="Only jobs whose last attempt was in this cluster.")
 
 
 class Ended(serializers.Serializer):
@@ -36,47 +36,49 @@ class Waited(serializers.Serializer):
     waited_p50_seconds = serializers.FloatField(
         source="waited_p50",
         allow_null=True,
-        help_text="How long the jobs that ended had last waited for a worker: half of them no longer than this. Within "
-        "9 per cent. Null: none did.",
+        help_text="Median of the time for which ended jobs last waited for a worker, exact within 9 per cent. Null: no "
+        "job ended.",
     )
     waited_p95_seconds = serializers.FloatField(source="waited_p95", allow_null=True)
 
 
-class HistoryPoint(Waited):
-    at = TimeField(help_text="When the step began.")
+class HistoryPointAnswer(Waited):
+    at = TimeField(help_text="Start of the step.")
     ended = Ended(help_text="Jobs that ended within the step, by outcome.")
     servers_lost = serializers.IntegerField(source="lost")
     attempts_moved = serializers.IntegerField(source="moved", help_text="Running attempts that were resubmitted.")
-    waiting = serializers.FloatField(allow_null=True, help_text="Jobs, on average. Null: nobody looked.")
+    waiting = serializers.FloatField(allow_null=True, help_text="Waiting jobs on average. Null: not counted.")
     running = serializers.FloatField(allow_null=True)
-    slots_used = serializers.FloatField(allow_null=True, help_text="Of alive workers.")
-    slots_free = serializers.FloatField(allow_null=True, help_text="Of workers that take work.")
+    slots_used = serializers.FloatField(allow_null=True, help_text="Used slots of alive workers.")
+    slots_free = serializers.FloatField(allow_null=True, help_text="Free slots of workers that may get work.")
 
 
 class HistoryAnswer(serializers.Serializer):
     at = TimeField(source="now")
     window = serializers.CharField(source="window.name")
     step_seconds = serializers.IntegerField(source="window.step")
-    points = HistoryPoint(many=True, help_text="Oldest first; the last one is not over yet.")
+    points = HistoryPointAnswer(many=True, help_text="Oldest first; the last one is not complete yet.")
 
 
-class KeyHistory(Waited):
-    key = serializers.CharField(help_text="The tag, or the action. Empty: those beyond the most frequent.")
-    jobs = serializers.IntegerField(help_text="That ended.")
+class KeyHistoryAnswer(Waited):
+    key = serializers.CharField(help_text="Tag or action. Empty: all except the most frequent ones.")
+    jobs = serializers.IntegerField(help_text="Number of ended jobs.")
     ended = Ended()
     failure_rate = serializers.FloatField(
-        allow_null=True, help_text="Of those that completed or failed. Null: none did."
+        allow_null=True, help_text="Share of failed jobs among those that completed or failed. Null: there are none."
     )
     took_p50_seconds = serializers.FloatField(
-        source="took_p50", allow_null=True, help_text="How long their code ran in its last attempt. Null: it never did."
+        source="took_p50",
+        allow_null=True,
+        help_text="Median of the time for which their code ran in the last attempt. Null: it never ran.",
     )
     took_p95_seconds = serializers.FloatField(source="took_p95", allow_null=True)
 
 
 class KeyHistoryList(serializers.Serializer):
     window = serializers.CharField()
-    items = KeyHistory(many=True, help_text="Those with the most failures first.")
-    more = serializers.IntegerField(help_text="How many more there are.")
+    items = KeyHistoryAnswer(many=True, help_text="Most failures first.")
+    more = serializers.IntegerField(help_text="Number of items that are left out.")
 
 
 def chosen_window(request: Request) -> Window:
@@ -85,7 +87,7 @@ def chosen_window(request: Request) -> Window:
     return WINDOWS[query.validated_data["window"]]
 
 
-class History(RoleCall):
+class HistoryView(RoleCall):
     """`GET /instance/history`."""
 
     is_about_instance = True
@@ -93,13 +95,13 @@ class History(RoleCall):
 
     @extend_schema(parameters=[HistoryOfCluster], responses=HistoryAnswer)
     def get(self, request: Request) -> Response:
-        """How many jobs ended how, how long they had waited, what waited and ran, and which servers were lost."""
+        """Return counts of ended jobs, their waiting times, waiting and running jobs, and lost servers, over time."""
         query = HistoryOfCluster(data=request.query_params.dict())
         cluster = query.read_cluster()
         return Response(represent(HistoryAnswer, read_history(WINDOWS[query.validated_data["window"]], cluster)))
 
 
-class HistoryBy(RoleCall):
+class HistoryByKeyView(RoleCall):
     """`GET /instance/history/actions` and `/instance/history/tags`."""
 
     is_about_instance = True
@@ -108,19 +110,19 @@ class HistoryBy(RoleCall):
 
     @extend_schema(parameters=[HistoryFilter], responses=KeyHistoryList)
     def get(self, request: Request) -> Response:
-        """How many jobs ended how, and how long their code ran. Of a day or a week it begins at a full hour."""
+        """Return counts of ended jobs and their durations. Periods of a day or a week start at a full hour."""
         window = chosen_window(request)
         items, more = read_history_by(self.dimension, window, KEYS_KEPT)
         return Response(represent(KeyHistoryList, {"window": window.name, "items": items, "more": more}))
 
 
-class HistoryByAction(HistoryBy):
+class HistoryByActionView(HistoryByKeyView):
     """`GET /instance/history/actions`."""
 
     dimension = Dimension.ACTION
 
 
-class HistoryByTag(HistoryBy):
+class HistoryByTagView(HistoryByKeyView):
     """`GET /instance/history/tags`."""
 
     dimension = Dimension.TAG

@@ -1,4 +1,4 @@
-"""`GET /instance`: how it all stands, as the Instance page tells it."""
+"""`GET /instance`: the state of the whole control plane, as on the Instance page."""
 
 from typing import Any
 
@@ -32,27 +32,29 @@ class ServerCount(serializers.Serializer):
     state = serializers.CharField()
     servers = serializers.IntegerField()
     heard = serializers.IntegerField(
-        help_text="How many of these are fresh: their last heartbeat is not older than STALENESS_MULTIPLIER intervals."
+        help_text="Number of fresh servers: their last heartbeat is within STALENESS_MULTIPLIER intervals."
     )
 
 
 class ObservedClock(serializers.Serializer):
     reading_seconds = serializers.FloatField(source="observed")
-    lag_seconds = serializers.FloatField(source="observed_lag", help_text="Seconds since it last moved.")
+    lag_seconds = serializers.FloatField(source="observed_lag", help_text="Seconds since it last advanced.")
     moves = serializers.BooleanField(source="witnessed", help_text="Heartbeats could arrive at the last check.")
 
 
 class LastCheck(serializers.Serializer):
-    age_seconds = serializers.FloatField(source="check_age", allow_null=True, help_text="Null: none has run yet.")
+    age_seconds = serializers.FloatField(
+        source="check_age", allow_null=True, help_text="Seconds since it succeeded. Null: none has."
+    )
     took_seconds = serializers.FloatField(source="took", allow_null=True)
 
 
 class BrakeAnswer(serializers.ModelSerializer):
-    cluster = serializers.CharField(allow_null=True, help_text="The one that it holds. Null: the type in all clusters.")
+    cluster = serializers.CharField(allow_null=True, help_text="Cluster that it holds. Null: all clusters.")
 
     class Meta:
         model = Brake
-        fields = ("type", "cluster", "engaged_at", "silent", "alive")
+        fields = ("type", "namespace", "cluster", "engaged_at", "silent", "alive")
 
 
 class Attention(serializers.Serializer):
@@ -62,7 +64,7 @@ class Attention(serializers.Serializer):
     state = serializers.CharField()
     late = serializers.BooleanField(source="silent", help_text="Alive, and no heartbeat for two intervals.")
     silence_seconds = serializers.FloatField(source="silence")
-    held = serializers.IntegerField(help_text="Attempts that it holds.")
+    held = serializers.IntegerField(help_text="Number of attempts that it holds.")
     next_transition = serializers.SerializerMethodField()
 
     @extend_schema_field(ServerName)
@@ -76,69 +78,72 @@ class Attention(serializers.Serializer):
 
 class ConcernAnswer(serializers.Serializer):
     kind = serializers.CharField(
-        help_text="check, silent, lost, ending, no_matching_worker, no_worker, no_worker_takes_work,"
-        " waits_for_maintenance, a flag of jobs, quarantine, failures, oldest_waiting, cordoned, draining or incident."
+        help_text="check, silent, lost, ending, no_matching_worker, no_server, no_worker, no_worker_takes_work,"
+        " waits_for_maintenance, a flag of jobs, quarantine, failures, oldest_waiting, oldest_snapshot, cordoned,"
+        " draining or incident."
     )
     tone = ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
     text = serializers.CharField(help_text="For people.")
-    jobs = serializers.IntegerField(allow_null=True, help_text="How many are concerned.")
-    servers = serializers.IntegerField(allow_null=True, help_text="How many are concerned.")
+    jobs = serializers.IntegerField(allow_null=True, help_text="Number of affected jobs.")
+    servers = serializers.IntegerField(allow_null=True, help_text="Number of affected servers.")
     seconds = serializers.FloatField(
-        allow_null=True, help_text="Seconds until what happens next; negative: since it happened. Null: not known."
+        allow_null=True, help_text="Seconds until the next event; negative: since it happened. Null: not known."
     )
 
 
 class VerdictAnswer(serializers.Serializer):
     tone = ChoiceField(["bad", "worry", "well"])
-    text = serializers.CharField(help_text="As on the Instance page.")
+    headline = serializers.CharField(help_text="Worst concern in a few words, or the number of alive servers.")
+    text = serializers.CharField(help_text="Text of the Instance page.")
     concerns = ConcernAnswer(many=True)
     last_incident = ConcernAnswer(
-        source="incident", allow_null=True, help_text="The last incident of the past 7 days that is over."
+        source="incident", allow_null=True, help_text="Last ended incident of the past 7 days."
     )
 
 
 class InstanceAnswer(serializers.Serializer):
     at = TimeField(source="now")
     verdict = VerdictAnswer()
-    servers = ServerCount(many=True, help_text="Those that are not INACTIVE.")
+    servers = ServerCount(many=True, help_text="Servers that are not INACTIVE.")
     jobs = serializers.DictField(
-        child=serializers.IntegerField(), help_text="How many are in each state; of a cluster, in each that is open."
+        child=serializers.IntegerField(),
+        help_text="Number of jobs in each state; for a cluster only PENDING, CLAIMED and RUNNING.",
     )
     about = serializers.ListField(
         child=serializers.CharField(),
-        help_text="States of ended jobs with so many jobs that their number is an estimate of the database.",
+        help_text="States whose number of jobs is an estimate of the database, because it is large.",
     )
     flagged = serializers.DictField(
         source="flags",
         child=serializers.IntegerField(),
-        help_text="Jobs that stand still until somebody acts, by flag.",
+        help_text="Number of jobs that make no progress until somebody acts, by flag.",
     )
     oldest_pending_seconds = serializers.FloatField(source="waiting", allow_null=True)
     observed_clock = ObservedClock(source="*")
     last_check = LastCheck(source="*")
     brakes = BrakeAnswer(many=True)
-    maintenance = Maintenance(allow_null=True, help_text="Of the whole control plane.")
+    maintenance = Maintenance(allow_null=True, help_text="Maintenance of the whole control plane.")
     clusters_in_maintenance = Maintenance(many=True)
-    attention = Attention(many=True, help_text="Up to 100 servers; those that get worse next come first.")
+    attention = Attention(many=True, help_text="Up to 100 servers; the most urgent first.")
 
 
 class InstanceFilter(StrictSerializer):
     cluster = TextField(
         required=False,
-        help_text="Of this cluster alone: its servers, the jobs that they hold, and the waiting ones that its workers "
-        "could take. Of jobs that have ended `GET /instance/history` tells.",
+        help_text="Only this cluster: its servers, the jobs that they hold, and waiting jobs that its workers could "
+        "take. `GET /instance/history` has its ended jobs.",
     )
 
     def read_cluster(self) -> str:
-        """The one that is asked for; empty: all. Raises NoSuchCluster."""
+        """Return the requested cluster, or an empty text for all. Raise NoSuchCluster."""
         self.is_valid(raise_exception=True)
         cluster: str = self.validated_data.get("cluster", "")
         if cluster and not is_known_cluster(cluster):
-            raise NoSuchCluster(f"No server of the cluster {cluster} has ever registered.")
+            raise NoSuchCluster(f"No server of the cluster {cluster} is known. Check the name.")
         return cluster
 
 
-class Instance(RoleCall):
+class InstanceView(RoleCall):
     """`GET /instance`."""
 
     is_about_instance = True
@@ -146,7 +151,7 @@ class Instance(RoleCall):
 
     @extend_schema(parameters=[InstanceFilter], responses=InstanceAnswer)
     def get(self, request: Request) -> Response:
-        """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
+        """Return counts of servers and jobs by state, the state of the control plane itself, and urgent servers."""
         cluster = InstanceFilter(data=request.query_params.dict()).read_cluster()
         figures = instance_figures(cluster=cluster)
         attention = servers_needing_attention(cluster=cluster)

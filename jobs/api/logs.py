@@ -1,4 +1,4 @@
-"""`GET /jobs/{id}/logs`: what a job's code wrote."""
+"""`GET /jobs/{id}/logs`: log lines of a job's code."""
 
 from uuid import UUID
 
@@ -14,17 +14,18 @@ from controlplane.core.rest import (
     StrictSerializer,
     TimeField,
 )
+from jobs.api.serializers.executions import EventPage
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine
 from jobs.selectors.jobs import jobs_visible_to
-from jobs.selectors.logs import job_log_page
+from jobs.selectors.logs import job_log_page, job_server_lines
 
 PAGE_LIMIT = 1000
 
 
 class LogFilter(StrictSerializer):
-    """Which lines, and which page of them."""
+    """Filter of log lines, and page."""
 
     attempt = serializers.IntegerField(
         required=False, min_value=1, max_value=2**31 - 1, help_text="Number of the attempt."
@@ -33,6 +34,12 @@ class LogFilter(StrictSerializer):
         default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the previous page."
     )
     limit = serializers.IntegerField(default=PAGE_LIMIT, min_value=1, max_value=PAGE_LIMIT)
+
+
+class ServerLogFilter(LogFilter):
+    """Page of the control plane's own lines."""
+
+    attempt = None  # type: ignore[assignment]
 
 
 class LogItem(serializers.Serializer):
@@ -45,17 +52,17 @@ class LogItem(serializers.Serializer):
 class LogPage(serializers.Serializer):
     items = LogItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
-    last = serializers.CharField(help_text="The cursor behind the last item: use it to read what is written later.")
+    last = serializers.CharField(help_text="Cursor after the last item; use it to read later lines.")
 
 
-class JobLogs(JobCall):
+class JobLogsView(JobCall):
     """`GET /jobs/{id}/logs`."""
 
     renderer_classes = [JSONRenderer, JSONLinesRenderer]
 
     @extend_schema(parameters=[LogFilter], responses=LogPage)
     def get(self, request: Request, job: UUID) -> Response:
-        """What a job's code wrote, oldest first; with `Accept: application/x-ndjson` a line of JSON for each line."""
+        """Return the log lines of a job's code, oldest first. With `Accept: application/x-ndjson` as lines of JSON."""
         query = LogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         if not jobs_visible_to(self.owner).filter(pk=job).exists():
@@ -72,9 +79,33 @@ class JobLogs(JobCall):
 
     @staticmethod
     def next_page_header(request: Request, cursor: str | None) -> dict[str, str]:
-        """The `Link` header to the page after this one."""
+        """Return the `Link` header with the next page."""
         if cursor is None:
             return {}
         query = request.query_params.copy()
         query["cursor"] = cursor
         return {"Link": f'<{request.path}?{query.urlencode()}>; rel="next"'}
+
+
+class JobServerLogsView(JobCall):
+    """`GET /jobs/{id}/steps/_server/logs`."""
+
+    renderer_classes = [JSONRenderer, JSONLinesRenderer]
+
+    @extend_schema(parameters=[ServerLogFilter], responses=EventPage)
+    def get(self, request: Request, job: UUID) -> Response:
+        """Return the actions of the control plane itself on a job, oldest first."""
+        query = ServerLogFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        if not jobs_visible_to(self.owner).filter(pk=job).exists():
+            raise JobUnknown
+        after, limit = query.validated_data["cursor"], query.validated_data["limit"]
+        rows = job_server_lines(job, after, limit + 1)
+        page = rows[:limit]
+        items = [
+            {"at": row.at, "code": row.code, "step": row.step, "server": row.server, "line": row.line} for row in page
+        ]
+        last = str(page[-1].place if page else after)
+        cursor = last if len(rows) > len(page) else None
+        answer = {"items": items, "next": cursor, "last": last}
+        return Response(answer, headers=JobLogsView.next_page_header(request, cursor))

@@ -1,4 +1,4 @@
-"""Recovery by hand, as Horsies has it: list what is stale, requeue stale claims, fail stale runners."""
+"""Manual recovery, as in Horsies: list stale attempts, requeue stale claimed ones, fail stale running ones."""
 
 import math
 from collections.abc import Callable
@@ -21,21 +21,21 @@ from liveness.services.action_events import format_actor
 
 
 class PlaceField(serializers.CharField):
-    """Where the page before ended: when the last attempt of it was alive, and its id."""
+    """Cursor of a page: the observed time of the last attempt's heartbeat, and its id."""
 
     def to_internal_value(self, data: object) -> Any:
         alive, _, id = str(data).partition("_")
         try:
             place = float(alive), UUID(id)
         except ValueError:
-            raise serializers.ValidationError("This is not the `next` of an earlier page.") from None
+            raise serializers.ValidationError("The cursor is not the `next` of an earlier page.") from None
         if not math.isfinite(place[0]):
-            raise serializers.ValidationError("This is not the `next` of an earlier page.")
+            raise serializers.ValidationError("The cursor is not the `next` of an earlier page.")
         return place
 
 
 class AgeField(serializers.FloatField):
-    """Seconds, in an address."""
+    """Seconds in a query."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, min_value=0, max_value=LONGEST_WAIT, **options)
@@ -48,20 +48,20 @@ class AgeField(serializers.FloatField):
 
 
 class StaleFilter(StrictSerializer):
-    older_than_seconds = AgeField(help_text="Without a sign of life for longer than this (default: the settings).")
+    older_than_seconds = AgeField(help_text="Only attempts without a heartbeat for longer (default: the settings).")
     claimed_older_than_seconds = AgeField(help_text="The same, for claimed attempts only.")
     running_older_than_seconds = AgeField(help_text="The same, for running attempts only.")
     cursor = PlaceField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
 
     def silence_threshold(self, kind: str, usual: float) -> float:
-        """Of claimed or of running attempts."""
+        """Return the threshold in seconds. `kind` is claimed or running, `usual` the value of the settings."""
         filters = self.validated_data
         seconds: float = filters.get(f"{kind}_older_than_seconds", filters.get("older_than_seconds", usual))
         return seconds
 
 
-class StaleAttempt(serializers.Serializer):
+class StaleAttemptAnswer(serializers.Serializer):
     attempt = serializers.UUIDField()
     number = serializers.IntegerField()
     state = serializers.CharField()
@@ -69,16 +69,16 @@ class StaleAttempt(serializers.Serializer):
     server = serializers.DictField()
     hostname = serializers.CharField()
     pid = serializers.IntegerField(allow_null=True)
-    silence_seconds = serializers.FloatField(help_text="Observed time since its last sign of life.")
+    silence_seconds = serializers.FloatField(help_text="Observed time since its last heartbeat.")
 
 
 class StaleList(serializers.Serializer):
-    items = StaleAttempt(many=True)
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+    items = StaleAttemptAnswer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="Cursor of the next page; null: this is the last page.")
 
 
 class Threshold(StrictSerializer):
-    older_than_seconds = SecondsField(help_text="Without a sign of life for longer than this.")
+    older_than_seconds = SecondsField(help_text="Only attempts without a heartbeat for longer.")
     note = NoteField()
 
 
@@ -86,7 +86,7 @@ class Count(serializers.Serializer):
     count = serializers.IntegerField()
 
 
-class Stale(RoleCall):
+class StaleAttemptsView(RoleCall):
     """`GET /recovery/stale`."""
 
     is_about_instance = True
@@ -94,7 +94,7 @@ class Stale(RoleCall):
 
     @extend_schema(parameters=[StaleFilter], responses=StaleList)
     def get(self, request: Request) -> Response:
-        """Live attempts without a sign of life for longer than the thresholds, the most silent first, by the page."""
+        """Return live attempts without a heartbeat for longer than the thresholds, longest silence first, in pages."""
         query = StaleFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         limit = query.validated_data["limit"]
@@ -121,8 +121,8 @@ class Stale(RoleCall):
         }
 
 
-class ManualRecovery(RoleCall):
-    """What an operator does to everything stale; it does what it says, whatever the settings say."""
+class ManualRecoveryCall(RoleCall):
+    """Action of an operator on all stale attempts. The settings AUTO_… do not matter."""
 
     is_about_instance = True
     roles = {"POST": {Role.OPERATOR}}
@@ -136,16 +136,16 @@ class ManualRecovery(RoleCall):
         return Response({"count": count})
 
 
-class RequeueStaleClaimed(ManualRecovery):
+class RequeueStaleClaimedView(ManualRecoveryCall):
     """`POST /recovery/requeue-stale-claimed`."""
 
     @extend_schema(request=Threshold, responses=Count)
     def post(self, request: Request) -> Response:
-        """Give stale claims back to the queue: their code never began."""
+        """Requeue the jobs of stale claimed attempts. Their code never started."""
         return self.act_on_stale_attempts(request, sweep.requeue_stale_claimed)
 
 
-class FailStaleRunning(ManualRecovery):
+class FailStaleRunningView(ManualRecoveryCall):
     """`POST /recovery/fail-stale-running`."""
 
     @extend_schema(request=Threshold, responses=Count)

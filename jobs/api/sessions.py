@@ -1,7 +1,7 @@
-"""Staff who are signed in may call the API from their browser, with the session of the admin and its CSRF token.
+"""Browser sessions as API callers: signed-in staff call the API with the admin's session and its CSRF token.
 
-Whoever may view all that the Instance pages show is a viewer, who may take every action there as well an operator. What
-asks for one permission at a time are the pages: the API has roles, and a viewer reads everything.
+The API has roles, and no single permissions as the pages have. Staff with all view permissions of the Instance pages
+are viewers; with the permissions of all actions they are operators.
 """
 
 from functools import cache, cached_property
@@ -17,24 +17,25 @@ from jobs.errors import CsrfFailed
 from jobs.permissions import VIEWS
 from liveness.api.authentication import Credential
 from liveness.errors import WrongRole
-from liveness.models import ApiToken, Role
+from liveness.models import ALL_NAMESPACES, ApiToken, Role
 from liveness.selectors.namespaces import namespace_of_new, namespaces_of_person
 from liveness.services import tokens
 
 
 @cache
 def operator_permissions() -> frozenset[str]:
-    """The permissions of all actions of the Instance pages."""
+    """Return the permissions of all actions of the Instance pages, without those for namespaces."""
     return frozenset(
         f"{label}.{name}"
         for label in ("liveness", "jobs")
         for model in apps.get_app_config(label).get_models()
         for name, _ in model._meta.permissions
+        if name != ALL_NAMESPACES
     )
 
 
 class SessionCredential(Credential):
-    """Of somebody who is signed in; he has no token of his own."""
+    """Credential of a signed-in user, who has no token."""
 
     def __init__(self, user: Any) -> None:
         super().__init__("")
@@ -42,7 +43,7 @@ class SessionCredential(Credential):
 
     @cached_property
     def api_token(self) -> ApiToken:
-        """What a token of his would be. Raises WrongRole."""
+        """Return an unsaved token with the user's name and role. Raise WrongRole."""
         return ApiToken(name=self.user.get_username(), role=self.role)
 
     @property
@@ -60,12 +61,12 @@ class SessionCredential(Credential):
     @cached_property
     def role(self) -> Role:
         if not self.user.has_perms(VIEWS.values()):
-            raise WrongRole(f"This needs the permissions {', '.join(VIEWS.values())}.")
+            raise WrongRole(f"The call needs the permissions {', '.join(VIEWS.values())}.")
         return Role.OPERATOR if self.user.has_perms(operator_permissions()) else Role.VIEWER
 
 
 class StaffSession(SessionAuthentication):
-    """The session of a member of staff; of others it is none. What changes something needs the CSRF token."""
+    """Authentication by a session of staff. Calls that change something need the CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[Any, SessionCredential] | None:
         user = getattr(request._request, "user", None)

@@ -1,22 +1,24 @@
-"""Heartbeats by the short way: nearly every call is one, and nearly every one says nothing new.
+"""Shortcut for plain heartbeats. Nearly every call is a heartbeat, and nearly none changes the state of its server.
 
-They pass by the layers of Django and Django REST Framework, and those that come at once share a statement. Whatever is
-not as plain as that, or is refused here, goes the long way, which alone says what is wrong with it.
+Plain heartbeats skip Django and Django REST Framework, and simultaneous ones share a statement. All others, and all
+that would be refused, take the normal path through Django, which writes the error responses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from django.db import Error, close_old_connections
 from django.http import HttpResponse, JsonResponse
 from django.http.request import split_domain_port, validate_host
+from rest_framework.exceptions import ParseError
 
 from controlplane.core import database
 from controlplane.core.database import connection
-from controlplane.core.json_bodies import JSONRenderer, size_of
+from controlplane.core.database.errors import Temporary, classify
+from controlplane.core.json_bodies import JSONRenderer, read_foreign_json, size_of
 from controlplane.core.problems import build_unavailable_response
 from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, describe_heartbeat_answer
 from jobs.services import heartbeats
@@ -25,59 +27,77 @@ from liveness.conf import conf
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState
 
+Call = TypeVar("Call")
+Row = TypeVar("Row")
+
 SMALL_BODY_BYTES = 8192
 PATIENCE = 2.0
-"""Less where timeouts are short."""
+"""Longest time in seconds; `patience` shortens it for short timeouts."""
 STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
 render_json = JSONRenderer().render
 
 
 def patience() -> float:
-    """Seconds after which a statement hangs: the next is run over another connection."""
+    """Return the seconds after which a statement counts as hanging. Later ones then use another connection."""
     return min(PATIENCE, conf().timeout / 8)
 
 
 def answers(beats: list[PlainHeartbeat]) -> list[bytes | None]:
-    """What each is answered, all in one statement; None: it is to go the long way. Raises those of UNHEARD."""
+    """Record heartbeats in one statement and return their responses. None means that Django must handle the request.
+
+    Raise the errors of UNHEARD if the database is not available.
+    """
+    rows = run_together(heartbeats.record_plain_heartbeats, beats)
+    return [
+        row and render_json(describe_heartbeat_answer(row, beat.token)) for row, beat in zip(rows, beats, strict=True)
+    ]
+
+
+def run_together(
+    run: Callable[[list[Call]], list[Row | None]], calls: list[Call], left_to_django: Collection[Temporary] = ()
+) -> list[Row | None]:
+    """Return the row of each call from one statement, or only None if the database refuses the statement.
+
+    The temporary errors of `left_to_django` count as a refusal, so that each call goes on alone. The thread keeps its
+    connection for the next statement; see `let_go_of_connection`. Raise the errors of UNHEARD if the database is not
+    available.
+    """
     database.reset_may_have_changed()
     try:
-        rows = heartbeats.record_plain_heartbeats(beats)
-    except (OperationalError, InterfaceError) as error:
-        # Whoever answers is in another thread, and cannot know.
+        return run(calls)
+    except Error as error:
+        # The response is written in another thread, which cannot read this thread's state.
         vars(error)["is_unknown"] = database.may_have_changed()
+        let_go_of_connection()
+        temporary = classify(error)
+        if temporary is None or temporary in left_to_django:
+            return [None] * len(calls)
         raise
-    except DatabaseError:
-        return [None] * len(beats)
-    finally:
-        if not connection.in_atomic_block:
-            close_old_connections()  # the connection goes back to the pool, as at the end of each request
-    return [row and render_json(describe_heartbeat_answer(row)) for row in rows]
 
 
-UNHEARD = (OperationalError, InterfaceError, TimeoutError)
+def let_go_of_connection() -> None:
+    """Return this thread's connection to the pool, as at the end of each request, or drop it after an error."""
+    if not connection.in_atomic_block:
+        close_old_connections()
+
+
+UNHEARD = (Error, TimeoutError)
 
 
 def unheard(error: Exception) -> HttpResponse:
-    """The answer when the database could not be asked. The long way would wait for it once more, with a thread."""
+    """Return the response when the database is not available. Django would wait for it again and block a thread."""
     down: HttpResponse = build_unavailable_response(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
     return down
 
 
 def parse_plain_heartbeat(token: ServerToken, headers: Sequence[tuple[str, str]], body: bytes) -> PlainHeartbeat | None:
-    """What a server says of itself that calls its heartbeat with its own token, when it is a plain one."""
-    by_name = dict(headers)
-    if (
-        len(by_name) < len(headers)  # of a header that is there twice Django judges
-        or by_name.get("content-type") != "application/json"
-        or not is_allowed_host(by_name.get("host", ""))
-        or (settings.SECURE_SSL_REDIRECT and by_name.get("x-forwarded-proto") != "https")
-        or len(body) > SMALL_BODY_BYTES
-    ):
+    """Return the heartbeat of a request that has the server's own token, or None if Django must handle the request."""
+    if not is_plain_request(headers, body):
         return None
     try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        fields = read_foreign_json(body, keeps_digits=False)
+    except (orjson.JSONDecodeError, ParseError):
         return None
     if not isinstance(fields, dict) or not fields.keys() <= FIELDS:
         return None
@@ -90,8 +110,20 @@ def parse_plain_heartbeat(token: ServerToken, headers: Sequence[tuple[str, str]]
     return PlainHeartbeat(token, fields.get("state"), fields.get("metrics"))
 
 
+def is_plain_request(headers: Sequence[tuple[str, str]], body: bytes) -> bool:
+    """Return True for a small JSON body and headers that Django would accept."""
+    by_name = dict(headers)
+    return (
+        len(by_name) == len(headers)  # Django handles repeated headers
+        and by_name.get("content-type") == "application/json"
+        and is_allowed_host(by_name.get("host", ""))
+        and (not settings.SECURE_SSL_REDIRECT or by_name.get("x-forwarded-proto") == "https")
+        and len(body) <= SMALL_BODY_BYTES
+    )
+
+
 def are_numeric_metrics(metrics: Any) -> bool:
-    """Whether these are names with numbers, as an agent sends them."""
+    """Return True if the metrics map names to numbers and are within their limits."""
     return (
         isinstance(metrics, dict)
         and len(metrics) <= METRICS_LIMIT
@@ -103,6 +135,6 @@ def are_numeric_metrics(metrics: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def is_allowed_host(host: str) -> bool:
-    """Whether Django would answer under this name."""
+    """Return True if ALLOWED_HOSTS has this host."""
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)

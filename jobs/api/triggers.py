@@ -1,4 +1,4 @@
-"""The calls about triggers: an operator's; a viewer may look."""
+"""API calls about triggers. Operators change them; viewers may only read them."""
 
 from typing import Any
 from uuid import UUID
@@ -41,12 +41,12 @@ class TriggerCall(RoleCall):
         return format_actor(self.token.name)
 
 
-class Triggers(TriggerCall):
+class TriggersView(TriggerCall):
     """`GET` and `POST /triggers`."""
 
     @extend_schema(operation_id="v1_triggers_list", parameters=[TriggerFilter], responses=TriggerPage)
     def get(self, request: Request) -> Response:
-        """Triggers with their last slots, latest first, a page at a time."""
+        """Return triggers with their last slots, latest first, in pages."""
         query = TriggerFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         return Response(paged(TriggerPage, query.page(self.within_namespaces(triggers_with_slots()))))
@@ -58,7 +58,7 @@ class Triggers(TriggerCall):
         examples=[examples.TRIGGER],
     )
     def post(self, request: Request) -> Response:
-        """Create a trigger; its first slot is the next one of its schedule."""
+        """Create a trigger. Its first slot is the next one of its schedule."""
         body = TriggerRequest(data=request.data)
         body.is_valid(raise_exception=True)
         note = body.validated_data.pop("note", "")
@@ -66,17 +66,17 @@ class Triggers(TriggerCall):
         return Response(represent(TriggerAnswer, self.load_trigger(created.pk)), status=201)
 
 
-class Trigger(TriggerCall):
+class TriggerView(TriggerCall):
     """`GET`, `PATCH` and `DELETE /triggers/{id}`."""
 
     @extend_schema(responses=TriggerAnswer)
     def get(self, request: Request, trigger: UUID) -> Response:
-        """A trigger with its last slots, the missed ones too."""
+        """Return a trigger with its last slots, including missed ones."""
         return Response(represent(TriggerAnswer, self.load_trigger(trigger)))
 
     @extend_schema(request=TriggerRequest(partial=True), responses=TriggerAnswer)
     def patch(self, request: Request, trigger: UUID) -> Response:
-        """Change some fields of a trigger; its next slot is counted from now."""
+        """Change some fields of a trigger. Its next slot is computed from now."""
         body = TriggerRequest(self.load_trigger(trigger), data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         note = body.validated_data.pop("note", "")
@@ -85,19 +85,19 @@ class Trigger(TriggerCall):
 
     @extend_schema(parameters=[NoteRequest], responses={204: None})
     def delete(self, request: Request, trigger: UUID) -> Response:
-        """Delete a trigger; the executions that it started stay."""
+        """Delete a trigger. The executions that it started stay."""
         query: Any = NoteRequest(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         triggers.delete_trigger(trigger, self.actor, query.validated_data["note"])
         return Response(status=204)
 
 
-class Evaluate(TriggerCall):
+class EvaluateTriggerView(TriggerCall):
     """`POST /triggers/{id}/evaluate`."""
 
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: SlotAnswer, 200: SlotAnswer})
     def post(self, request: Request, trigger: UUID) -> Response:
-        """Have a trigger evaluated now, whatever its schedule says."""
+        """Evaluate a trigger now, independent of its schedule."""
         body: Any = NoteRequest(data=request.data)
         body.is_valid(raise_exception=True)
         slot, is_new = triggers.evaluate_trigger(

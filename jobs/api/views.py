@@ -1,4 +1,4 @@
-"""The calls about jobs: what workers and clients say."""
+"""API calls of workers and clients about jobs."""
 
 import re
 from dataclasses import asdict
@@ -29,6 +29,7 @@ from jobs.api.serializers.jobs import (
     NoteRequest,
     PlacementAnswer,
     ResubmitRequest,
+    SubmittedAnswer,
 )
 from jobs.api.serializers.workers import (
     ClaimAnswer,
@@ -46,7 +47,7 @@ from jobs.selectors.contents import LARGE, without_large
 from jobs.selectors.jobs import jobs_visible_to, jobs_with_attempts, jobs_with_flags
 from jobs.selectors.placement import job_placement
 from jobs.selectors.submitted import submitted_jobs
-from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
+from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, unique_jobs
 from jobs.services.reports import Result
 from liveness.api.access import NamespaceQuery, RoleCall, ServerCall, request_credential
 from liveness.models import Role
@@ -55,45 +56,57 @@ KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 255},
     OpenApiParameter.HEADER,
-    description="The same again makes no second one: it answers the first.",
+    description="A repeated call with the same key creates no second object. It returns the first one.",
 )
 
 TRACE = OpenApiParameter(
     "traceparent",
     {"type": "string"},
     OpenApiParameter.HEADER,
-    description="The trace in which a job is submitted (W3C): its code finds it as TRACEPARENT.",
+    description="Trace in which a job is submitted (W3C). Its code gets it as TRACEPARENT.",
 )
 
 
 def idempotency_key(request: Request) -> str | None:
-    """What the header says."""
+    """Return the Idempotency-Key header, or None. Raise ValidationError if it is invalid."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not (0 < len(key) <= 255 and is_clean(key)):
-        why = "A text of 1 to 255 characters, none of them a control character."
+        why = "The key must have 1 to 255 characters and no control characters."
         raise serializers.ValidationError({"Idempotency-Key": [why]})
     return key
 
 
-class Heartbeat(ServerCall):
+def describe_submitted(job: Any) -> Any:
+    """Return the response about a job that was just submitted."""
+    return represent(SubmittedAnswer, job)
+
+
+def read_traceparent(header: str) -> str | None:
+    """Return the traceparent header, or None for an invalid one, as the standard demands."""
+    return header if re.match(TRACEPARENT, header) else None
+
+
+class HeartbeatView(ServerCall):
     """`POST /servers/{id}/heartbeat`."""
 
     @extend_schema(request=HeartbeatRequest, responses=HeartbeatAnswer)
     def post(self, request: Request, server: UUID) -> Response:
-        """A server is heard, with the attempts it holds, and hears what it is to do."""
+        """Record a heartbeat of a server with the attempts it holds, and return instructions for the server."""
         heard = to_heartbeat(request.data)
         row = heartbeats.record_worker_heartbeat(self.server_token, *heard)
-        return Response(describe_heartbeat_answer(row) | ({} if heard.holders is None else describe_holders(row)))
+        return Response(
+            describe_heartbeat_answer(row, self.server_token) | ({} if heard.holders is None else describe_holders(row))
+        )
 
 
-class Claims(ServerCall):
+class ClaimsView(ServerCall):
     """`POST /servers/{id}/claims`."""
 
     @extend_schema(request=ClaimRequest, responses=ClaimAnswer)
     def post(self, request: Request, server: UUID) -> Response:
-        """Attempts for the worker to run; an empty list when there is nothing to do."""
+        """Claim jobs and return their attempts for the worker to run. The list is empty if no job waits for it."""
         body = validate_body(ClaimRequest, request.data)
-        claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"))
+        claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"), body["ahead"])
         return Response({"attempts": [self.describe_attempt(attempt) for attempt in claimed]})
 
     def describe_attempt(self, attempt: claiming.ClaimedAttempt) -> dict[str, Any]:
@@ -105,38 +118,41 @@ class Claims(ServerCall):
                 "kind": attempt.kind,
                 "action": attempt.action,
                 "payload": attempt.payload,
+                "payload_from": attempt.payload_from,
                 "timeout_seconds": attempt.timeout_seconds,
                 "execution": attempt.execution,
                 "step": attempt.step,
                 "checkpoint": attempt.checkpoint,
                 "traceparent": attempt.traceparent,
                 "former_traceparent": attempt.former_traceparent,
+                "isolation": attempt.isolation,
             },
         }
 
 
-class Reports(ServerCall):
+class ReportsView(ServerCall):
     """`POST /servers/{id}/reports`."""
 
     @extend_schema(request=ReportsRequest, responses=ReportsAnswer)
     def post(self, request: Request, server: UUID) -> Response:
-        """What happened to attempts; a result for each, in order: one refused report never spoils the others."""
+        """Record reports about attempts and return their results in order. A refused one does not affect the others."""
         results = reporting.record_reports(self.server_token, to_reports(request.data))
         return Response({"results": [self.describe_result(result) for result in results]})
 
     def describe_result(self, result: Result) -> dict[str, Any]:
-        """Its fields; a detail only where there is one."""
+        """Return the fields of a result, without an empty detail."""
         return {field: value for field, value in vars(result).items() if field != "detail" or value is not None}
 
 
-class Tasks(ServerCall):
+class TasksView(ServerCall):
     """`POST /servers/{id}/tasks`."""
 
     @extend_schema(request=TasksRequest, responses=TasksAnswer)
     def post(self, request: Request, server: UUID) -> Response:
-        """What became of a Celery worker's tasks: those worth a record become jobs, the others are counted by name.
+        """Record tasks of a Celery worker: some as jobs with attempts, the others as counts by name.
 
-        The same again changes nothing: an attempt has the id that the worker chose for it, and sums only grow.
+        The worker decides which tasks are recorded. A repeated call changes nothing, because the worker chooses the ids
+        of attempts, and counts are sums that only grow.
         """
         body = TasksRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -145,35 +161,38 @@ class Tasks(ServerCall):
 
 
 class JobCall(RoleCall):
-    """A call of a client about its own jobs, of an operator about all; a viewer may only look."""
+    """Call about jobs: clients access their own jobs, operators all jobs. Viewers may only read them."""
 
-    roles = {"GET": {Role.CLIENT, Role.VIEWER, Role.OPERATOR}, "POST": {Role.CLIENT, Role.OPERATOR}}
+    roles = {
+        "GET": {Role.CLIENT, Role.VIEWER, Role.OPERATOR},
+        "POST": {Role.CLIENT, Role.OPERATOR},
+        "PATCH": {Role.CLIENT, Role.OPERATOR},
+    }
 
     @property
     def owner(self) -> UUID | None:
-        """Whose jobs alone are reached; None: everybody's."""
+        """Return the token whose jobs the caller may access; None means all jobs."""
         return self.token.pk if self.token.role == Role.CLIENT else None
 
     @property
     def trace_of_caller(self) -> str | None:
-        """What the header says. What is no trace is passed over, as the standard wants it of headers."""
-        header = self.request.headers.get("traceparent", "")
-        return header if re.match(TRACEPARENT, header) else None
+        """Return the traceparent header, or None."""
+        return read_traceparent(self.request.headers.get("traceparent", ""))
 
     def add_idempotency_key(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """What was said, with the key of the header where the body has none."""
+        """Return the fields, with the key of the header if the body has none. Raise ValidationError if they differ."""
         header = idempotency_key(self.request)
         if header is not None and fields.setdefault("key", header) != header:
-            raise serializers.ValidationError({"key": ["The Idempotency-Key header has another key."]})
+            raise serializers.ValidationError({"key": ["The Idempotency-Key header has another key. Send only one."]})
         return fields
 
 
-class Jobs(JobCall):
+class JobsView(JobCall):
     """`GET` and `POST /jobs`."""
 
     @extend_schema(operation_id="v1_jobs_list", parameters=[JobFilter], responses=JobPage)
     def get(self, request: Request) -> Response:
-        """Jobs, latest first, a page at a time; a client's own."""
+        """Return jobs, latest first, in pages. A client gets only its own."""
         query = JobFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         visible = self.within_namespaces(jobs_visible_to(self.owner))
@@ -184,37 +203,37 @@ class Jobs(JobCall):
         examples=examples.JOBS,
     )  # fmt: skip
     def post(self, request: Request) -> Response:
-        """Submit a job, or a list of up to 1000, all or none."""
+        """Submit a job, or all or none of a list of up to 1000 jobs."""
         many = isinstance(request.data, list)
         if many and idempotency_key(request) is not None:
-            raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
+            raise serializers.ValidationError({"Idempotency-Key": ["In a list, give each job its own `key` instead."]})
         body = validate_body(JobList if many else SubmissionRequest, request.data)
         wanted = body if many else [self.add_idempotency_key(body)]
         with span_of_submission(self.trace_of_caller) as trace:
             if trace:
                 wanted = [{"traceparent": trace, **job} for job in wanted]
-            submitted = submission.submit_jobs(
+            submitted = unique_jobs.submit_jobs(
                 request_credential(request).submitter,
                 wanted,
                 namespace=self.namespace,
                 largest=LARGE if many else None,
             )
-        items = [represent(JobAnswer, job) for job in submitted_jobs(submitted, are_whole=not many)]
+        items = [describe_submitted(job) for job in submitted_jobs(submitted, are_whole=not many)]
         status = 201 if any(job.is_new for job in submitted) else 200
         return Response({"items": items} if many else items[0], status=status)
 
 
-class Placement(JobCall):
+class PlacementView(JobCall):
     """`GET /jobs/{id}/placement`."""
 
     @extend_schema(responses=PlacementAnswer)
     def get(self, request: Request, job: UUID) -> Response:
-        """Who may have a waiting job, and what rules out every other server that is alive."""
+        """Return the servers that may get a waiting job, and the filter that excludes each other alive server."""
         return Response(represent(PlacementAnswer, job_placement(job, self.owner)))
 
 
 class Intervention(JobCall):
-    """What is done to one job by hand: the job as it is then."""
+    """Action on one job by hand. The response is the job after it."""
 
     def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
         body = serializer_class(data=request.data)
@@ -230,35 +249,35 @@ class Intervention(JobCall):
         return Response(represent(JobAnswer, row), status=status)
 
 
-class Cancel(Intervention):
+class CancelJobView(Intervention):
     """`POST /jobs/{id}/cancel`."""
 
     @extend_schema(request=NoteRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
-        """Cancel a waiting job now; ask the worker of a live one to."""
+        """Cancel a job. A waiting one ends now; the worker of a live one is asked to cancel it."""
         interventions.cancel_job(job, self.by, self.owner, **self.validated_body(request, NoteRequest))
         return self.job_response(job)
 
 
-class Resubmit(Intervention):
+class ResubmitJobView(Intervention):
     """`POST /jobs/{id}/resubmit`."""
 
     @extend_schema(parameters=[KEY], request=ResubmitRequest, responses={200: JobAnswer, 201: JobAnswer})
     def post(self, request: Request, job: UUID) -> Response:
-        """Take a live job from its worker (200); submit one that ended without success anew (201).
+        """Take a live job from its worker (200), or submit one that ended without success again as a new job (201).
 
-        The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
+        The new job gets the key of the Idempotency-Key header. A repeated call returns the same job (200).
         """
         body = self.validated_body(request, ResubmitRequest)
         now, is_new = interventions.resubmit_job(job, self.by, self.owner, idempotency_key(request), **body)
         return self.job_response(now, status=201 if is_new else 200)
 
 
-class Fail(Intervention):
+class FailJobView(Intervention):
     """`POST /jobs/{id}/fail`."""
 
     @extend_schema(request=FailRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
-        """Fail a job that waits or is live, for good."""
+        """Fail a waiting or live job. It is not retried."""
         interventions.fail_job(job, self.by, self.owner, **self.validated_body(request, FailRequest))
         return self.job_response(job)

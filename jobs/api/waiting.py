@@ -1,8 +1,8 @@
-"""Long polls: the calls that are answered when a job has ended, or when their caller has waited long enough.
+"""Long polls: calls that respond when a job has ended, or after the `wait` seconds of the caller.
 
-No call waits here. One that would says so in its answer, with the header NOT_YET; what stands before Django
-(controlplane.serving) keeps that answer back and makes the call again a little later, so that a caller who waits holds
-a socket and no thread. Where nothing stands there, the caller has the answer at once and asks again.
+Django does not wait. Its response has the header NOT_YET if the call should wait. The RSGI application in front of it
+(controlplane.serving) holds this response back and repeats the call later. A waiting caller therefore holds a socket
+but no thread. Under another server the caller gets the response at once and repeats the call.
 """
 
 import math
@@ -19,26 +19,29 @@ from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import IdField, StrictSerializer
+from jobs.api import examples
+from jobs.api.serializers.changes import ChangeRequest
 from jobs.api.serializers.jobs import JobAnswer
-from jobs.api.views import JobCall
+from jobs.api.views import Intervention, JobCall
 from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
 from jobs.selectors.jobs import jobs_visible_to, jobs_with_flags
+from jobs.services import changes
 from jobs.states import TERMINAL
 
 LONGEST_WAIT = 60
 NOT_YET = "Not-Yet"
-"""Header of an answer that may be kept back: for so many seconds from the first time on."""
+"""Header of a response that may be held back. Its value is the seconds from the first call on."""
 ASKED_AGAIN = "controlplane.asked_again"
-"""In the environ of a call whose answer is wanted only if there is something new in it."""
+"""Key in the environ of a repeated call, whose response matters only if it has changed."""
 JOBS_LIMIT = 100
 
 
 class WaitField(serializers.FloatField):
-    """Seconds, in the query of an address."""
+    """Seconds to wait, in a query."""
 
     def __init__(self, **options: Any) -> None:
-        help_text = "Answer when it has ended, or after so many seconds."
+        help_text = "Respond when it has ended, or after so many seconds."
         super().__init__(**{"default": 0, "min_value": 0, "max_value": LONGEST_WAIT, "help_text": help_text, **options})
 
     def to_internal_value(self, data: Any) -> float:
@@ -53,21 +56,25 @@ class JobQuery(StrictSerializer):
 
 
 class JobsWaitQuery(StrictSerializer):
-    id = serializers.ListField(child=IdField(), min_length=1, max_length=JOBS_LIMIT, help_text="Once for each job.")
-    wait = WaitField(help_text="Answer when one of them has ended, or after so many seconds.")
+    id = serializers.ListField(
+        child=IdField(), min_length=1, max_length=JOBS_LIMIT, help_text="Repeat it for each job."
+    )
+    wait = WaitField(help_text="Respond when one of them has ended, or after so many seconds.")
 
 
 class EndedJobs(serializers.Serializer):
-    items = JobAnswer(many=True, help_text="Those that have ended, the large contents left out as in a list.")
-    unknown = serializers.ListField(child=serializers.UUIDField(), help_text="Those that are not there, or not yours.")
+    items = JobAnswer(many=True, help_text="Ended jobs. Large contents are left out, as in a list.")
+    unknown = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Ids of jobs that do not exist or are not yours."
+    )
 
 
-class Job(JobCall):
-    """`GET /jobs/{id}`."""
+class JobView(Intervention):
+    """`GET` and `PATCH /jobs/{id}`."""
 
     @extend_schema(parameters=[JobQuery], responses=JobAnswer)
     def get(self, request: Request, job: UUID) -> Response:
-        """A job with its attempts, its timeline and the reports that came too late; `wait` for its end."""
+        """Return a job with its attempts, timeline and superseded reports. With `wait`, wait for its end."""
         query = JobQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         wait = query.validated_data["wait"]
@@ -75,17 +82,25 @@ class Job(JobCall):
             return not_yet(wait)
         rows = jobs_with_flags(jobs_visible_to(self.owner).filter(pk=job))
         if not rows:
-            raise Http404("There is no job with this id, or it is not yours.")
+            raise Http404("The job does not exist or is not yours.")
         response = Response(represent(JobAnswer, rows[0]))
         return response if rows[0].state in TERMINAL else mark_not_yet(response, wait)
 
+    @extend_schema(request=ChangeRequest, responses=JobAnswer, examples=[examples.CHANGE])
+    def patch(self, request: Request, job: UUID) -> Response:
+        """Change some fields of a job that waits. A job that has started is refused with `already_started`."""
+        body = self.validated_body(request, ChangeRequest)
+        note = body.pop("note")
+        changes.change_job(job, self.by, self.owner, changes=body, note=note)
+        return self.job_response(job)
 
-class JobsWait(JobCall):
+
+class JobsWaitView(JobCall):
     """`GET /jobs/wait`."""
 
     @extend_schema(parameters=[JobsWaitQuery], responses=EndedJobs)
     def get(self, request: Request) -> Response:
-        """Which of up to 100 jobs have ended; with `wait`, when the first of them has."""
+        """Return those of up to 100 jobs that have ended. With `wait`, wait for the first of them."""
         query = JobsWaitQuery(data={**request.query_params.dict(), "id": request.query_params.getlist("id")})
         query.is_valid(raise_exception=True)
         ids, wait = query.validated_data["id"], query.validated_data["wait"]

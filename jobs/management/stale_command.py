@@ -1,4 +1,4 @@
-"""What the two commands that recover by hand have in common."""
+"""Base class of the two commands that recover stale attempts by hand."""
 
 import sys
 from collections.abc import Callable
@@ -14,17 +14,21 @@ from liveness.management.operator_command import OperatorCommand
 
 
 class StaleCommand(OperatorCommand):
-    """Acts on every live attempt of one state without a sign of life for --older-than; with a bar on a terminal."""
+    """Command on all live attempts in one state without a heartbeat for --older-than. Show progress on a terminal."""
 
     state: str
     recover: Callable[..., int]
     setting: str
-    """The threshold of the sweep, which holds here too unless another is said."""
+    """Name of the setting with the sweep's threshold, the default of --older-than."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--older-than", metavar="5m", help=f'default: JOBS["{self.setting.upper()}"]')
-        parser.add_argument("--dry-run", action="store_true", help="only count")
+        parser.add_argument(
+            "--older-than",
+            metavar="5m",
+            help=f'only attempts without a heartbeat for so long (default: JOBS["{self.setting.upper()}"])',
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only print how many there are")
 
     def handle(self, *, older_than: str | None, dry_run: bool, note: str, **options: Any) -> None:
         try:
@@ -32,7 +36,7 @@ class StaleCommand(OperatorCommand):
         except ValueError as error:
             raise CommandError(f"--older-than: {error}") from None
         if threshold is None:
-            raise CommandError("--older-than: a duration is needed here, not none")
+            raise CommandError("--older-than: a duration is needed, like 5m; none is not allowed here")
         total = sweep.count_stale_attempts(threshold).get(self.state, 0)
         if dry_run:
             self.stdout.write(f"stale: {total}")

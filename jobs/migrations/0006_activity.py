@@ -3,22 +3,18 @@
 import jobs.states
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [
         ('jobs', '0005_quarantine'),
     ]
 
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name='workerjob',
             index=models.Index(condition=models.Q(('dismissed_at__isnull', True), ('error__code__in', ('RESUBMISSIONS_EXHAUSTED', 'WORKER_CRASHED')), ('state', jobs.states.JobState['FAILED'])), fields=['id'], name='job_in_quarantine'),
         ),
-        BuildIndex(
+        migrations.AddIndex(
             model_name='latereport',
             index=models.Index(fields=['at'], name='latereport_by_time'),
         ),

@@ -3,24 +3,19 @@
 import jobs.states
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex, BuildUnique
-
 
 class Migration(migrations.Migration):
-
-    atomic = False
-
     dependencies = [
         ('jobs', '0008_evaluations'),
         ('liveness', '0008_keeps_jobs'),
     ]
 
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name='workerjob',
             index=models.Index(condition=models.Q(('state', jobs.states.JobState['PENDING']), models.Q(('refused_by', []), _negated=True)), fields=['id'], name='job_refused'),
         ),
-        BuildUnique(
+        migrations.AddConstraint(
             model_name='triggerslot',
             constraint=models.UniqueConstraint(
                 condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='triggerslot_once_by_key',

@@ -2,19 +2,15 @@
 
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [("jobs", "0015_checkpoints")]
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name="workerjob",
             index=models.Index(fields=["finished_at"], name="job_failed", condition=models.Q(state="FAILED")),
         ),
-        BuildIndex(
+        migrations.AddIndex(
             model_name="workerjob",
             index=models.Index(
                 fields=["resubmission_of", "id"],

@@ -21,6 +21,7 @@ def make_groups(apps, schema_editor):
         config.models_module = None
         actions |= {name for model in config.get_models() for name, _ in model._meta.permissions}
     own = apps.get_model("auth", "Permission").objects.using(alias).filter(content_type__app_label__in=LABELS)
+    own = own.exclude(codename="view_all_namespaces")  # where that is there already: of no group that says what one may do
     for name, permissions in {
         "viewer": own.filter(codename__in=VIEWS),
         "operator": own.filter(codename__in=VIEWS | TRIGGERS | actions),

@@ -2,16 +2,13 @@
 
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex, RemoveIndex
 from jobs.states import JobState
 
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [("jobs", "0023_namespaces")]
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name="workerjob",
             index=models.Index(
                 "namespace",
@@ -23,5 +20,5 @@ class Migration(migrations.Migration):
                 condition=models.Q(state=JobState.PENDING),
             ),
         ),
-        RemoveIndex(model_name="workerjob", name="job_to_claim"),
+        migrations.RemoveIndex(model_name="workerjob", name="job_to_claim"),
     ]

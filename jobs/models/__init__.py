@@ -1,8 +1,8 @@
-"""Worker jobs, their attempts, and the reports that came too late; executions and triggers.
+"""Models of jobs, their attempts and superseded reports, executions and triggers.
 
-What becomes of a job is decided on its own row, under its lock; attempts are what happened. What becomes of an
-execution, and of its steps without an attempt (BLOCKED, or running a child), is decided under the lock of the root of
-its tree (jobs/services/propagation.py).
+The state of a job changes under the lock of its own row; attempts are its history. The state of an execution, and of
+its steps without an attempt (BLOCKED, or running a child), changes under the lock of the root execution of its tree
+(jobs/services/propagation.py).
 """
 
 from jobs.models.alerts import AlertMessage, AlertMute, Incident
@@ -11,6 +11,7 @@ from jobs.models.batches import Batch, BatchItem
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.jobs import WorkerJob
+from jobs.models.stored import StoredBytes
 from jobs.models.taken import TakenAttempt
 from jobs.models.tasks import TaskTally
 from jobs.models.triggers import Trigger, TriggerSlot
@@ -29,6 +30,7 @@ __all__ = [
     "LateReport",
     "LogLine",
     "StepDependency",
+    "StoredBytes",
     "TakenAttempt",
     "TaskTally",
     "Trigger",

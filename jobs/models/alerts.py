@@ -1,5 +1,6 @@
-"""Alerts: incidents, the messages that tell of them, and what is muted."""
+"""Models of alerts: incidents, their messages, and mutes."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -7,16 +8,26 @@ from controlplane.core.model_fields import ClockTimestamp, Uuid7
 
 
 class Incident(models.Model):
-    """Something that a rule of alerts found, from when it was found until it is over."""
+    """Problem that an alert rule found, from its first detection until its end."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     rule = models.TextField()
-    subject = models.TextField(db_default="", help_text="A cluster or a type of server; empty: the whole instance.")
+    subject = models.TextField(db_default="", help_text="Cluster or server type; empty: the whole control plane.")
     summary = models.TextField()
+    severity = models.TextField(db_default="", help_text="critical, warning or info.")
+    url = models.TextField(db_default="", help_text="Address of its page; empty if CONSOLE_URL is not set.")
     details = models.JSONField(db_default={})
     opened_at = models.DateTimeField(db_default=ClockTimestamp())
-    seen_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When it was found last.")
-    announced_at = models.DateTimeField(null=True, help_text="Null: nobody was told, for its rule was muted.")
+    seen_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Time of its last detection.")
+    announced_at = models.DateTimeField(
+        null=True,
+        help_text="Time when its message was sent, if a channel was set. Null: its rule was muted.",
+    )
+    items = ArrayField(
+        models.TextField(), db_default=[], help_text="Keys of the losses or jobs that messages have named."
+    )
+    updates = models.IntegerField(db_default=0, help_text="Number of messages about further items.")
+    updated_at = models.DateTimeField(null=True, help_text="Time of the last of these messages.")
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -33,24 +44,25 @@ class Incident(models.Model):
 
 
 class AlertMessage(models.Model):
-    """The outbox: what is to be sent over which channel. Its id is the same each time that it is tried."""
+    """Message in the outbox of a channel. Each try to send it has the same id."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
-    incident = models.ForeignKey(Incident, models.CASCADE, null=True, help_text="Null: a test.")
-    event = models.TextField(help_text="opened, ended or test")
-    channel = models.TextField(help_text="webhook, email or apprise, and which of them.")
+    incident = models.ForeignKey(Incident, models.CASCADE, null=True, help_text="Null: a test message.")
+    event = models.TextField(help_text="opened, updated, ended or test")
+    number = models.IntegerField(db_default=0, help_text="Number of an update within its incident.")
+    channel = models.TextField(help_text="webhook, email or apprise, with the number of the address.")
     payload = models.JSONField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     next_try_at = models.DateTimeField(
-        db_default=ClockTimestamp(), null=True, help_text="Null: it was sent, or given up."
+        db_default=ClockTimestamp(), null=True, help_text="Null: it was sent, or sending has failed finally."
     )
     tries = models.IntegerField(db_default=0)
     sent_at = models.DateTimeField(null=True)
-    error = models.TextField(db_default="", help_text="Of the last try.")
+    error = models.TextField(db_default="", help_text="Error of the last try.")
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["incident", "event", "channel"], name="alertmessage_once"),
+            models.UniqueConstraint(fields=["incident", "event", "number", "channel"], name="alertmessage_once"),
         ]
         indexes = [
             models.Index(fields=["next_try_at"], name="alertmessage_due", condition=Q(next_try_at__isnull=False))
@@ -62,7 +74,7 @@ class AlertMessage(models.Model):
 
 
 class AlertMute(models.Model):
-    """Until when nobody is told of what a rule finds."""
+    """Mute of an alert rule: until its end the rule sends no messages."""
 
     rule = models.TextField(primary_key=True, help_text="`all`: every rule.")
     until = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""The attempts of jobs, what came too late from them, and what their code wrote."""
+"""Models of attempts, superseded reports and log lines."""
 
 from django.db import models
 from django.db.models import Case, Q, When
@@ -11,7 +11,7 @@ from liveness.models import Server
 
 LIVE = sorted(states.LIVE)
 IS_LIVE = Q(finished_at__isnull=True)
-"""By its state, a start would change every index of the attempt: it would not be HOT."""
+"""Condition on `finished_at` instead of the state, so that a start changes no index and is a HOT update."""
 
 
 class AttemptQuerySet(models.QuerySet["Attempt"]):
@@ -20,21 +20,21 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
 
 
 class Attempt(models.Model):
-    """One try of a job on one server; the live ones are the worker-job-running store."""
+    """Attempt of a job on one server. The live attempts are the list of claimed and running jobs."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="attempts", db_index=False)
     number = models.IntegerField()
     server = models.ForeignKey(Server, models.PROTECT, related_name="attempts", db_index=False)
     state = models.TextField(db_default=AttemptState.CLAIMED.value)
-    request_id = models.UUIDField(null=True, help_text="Of the claim, so that it can be repeated.")
+    request_id = models.UUIDField(null=True, help_text="Id of the claim, so that a retry returns the same attempts.")
     claimed_at = models.DateTimeField(db_default=ClockTimestamp())
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     heartbeat_at = models.DateTimeField(null=True)
     alive_observed = models.FloatField(
         db_default=ObservedNow(),
-        help_text="The observed clock at its last sign of life: its claim, start or heartbeat.",
+        help_text="Observed time of its claim, start or last heartbeat.",
     )
     started_observed = models.FloatField(null=True)
     pid = models.IntegerField(null=True)
@@ -47,7 +47,7 @@ class Attempt(models.Model):
         expression=Case(When(state__in=sorted(states.INTERRUPTED), then="finished_at")),
         output_field=models.DateTimeField(null=True),
         db_persist=True,
-        help_text="When it ended and its job did not.",
+        help_text="Time of its end, if its job did not end.",
     )
 
     objects = AttemptQuerySet.as_manager()
@@ -79,16 +79,19 @@ class Attempt(models.Model):
 
 
 class LateReport(models.Model):
-    """What a worker said of an attempt that was no longer its own: refused, kept and shown."""
+    """Superseded report: a report about an attempt that the worker no longer held.
+
+    It was refused. The API and the console show it with the job.
+    """
 
     at = models.DateTimeField(db_default=ClockTimestamp())
     job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="late_reports")
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="late_reports")
     event = models.TextField()
-    reason = models.TextField(help_text="The code it was refused with.")
+    reason = models.TextField(help_text="Error code of the refusal.")
     body = models.JSONField()
-    digest = models.BinaryField(null=True, help_text="SHA-256 of the event and the body: the same again is not kept.")
-    more = models.BooleanField(db_default=False, help_text="The last that is kept of its attempt: more came after it.")
+    digest = models.BinaryField(null=True, help_text="SHA-256 of event and body, so that repeats are not stored.")
+    more = models.BooleanField(db_default=False, help_text="True: last stored report of its attempt; more followed.")
 
     class Meta:
         ordering = ["id"]
@@ -99,7 +102,7 @@ class LateReport(models.Model):
 
 
 class LogLine(models.Model):
-    """A line that a job's code wrote."""
+    """Line that a job's code wrote."""
 
     class Stream(models.TextChoices):
         STDOUT = "STDOUT"
@@ -109,8 +112,8 @@ class LogLine(models.Model):
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log_lines", db_index=False)
     stream = models.TextField(choices=Stream)
     line = models.TextField()
-    number = models.IntegerField(help_text="Its place in the attempt, from 1.")
-    sequence = models.IntegerField(null=True, help_text="The highest of the attempt's LOG reports so far.")
+    number = models.IntegerField(help_text="Number of the line in the attempt, from 1.")
+    sequence = models.IntegerField(null=True, help_text="Highest sequence of the attempt's LOG reports so far.")
 
     class Meta:
         indexes = [models.Index(fields=["attempt", "id"], name="logline_of_attempt")]

@@ -1,4 +1,4 @@
-"""Bulk actions: what an operator had done to many at once, and what came of it for each."""
+"""Models of bulk actions and their items."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,31 +9,36 @@ from jobs.states import BatchState, ItemOutcome
 
 
 class Batch(models.Model):
-    """An action on many jobs, executions or servers. It goes on by itself until each item has its outcome."""
+    """Bulk action on many jobs, executions, triggers or servers. It runs until each item has an outcome."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
-    key = models.TextField(null=True, unique=True, help_text="Of the form: sent twice, it begins one batch.")
+    key = models.TextField(null=True, unique=True, help_text="Idempotency key of the form or call.")
     state = models.TextField(db_default=BatchState.RUNNING.value)
     operation = models.TextField(help_text="One of OPERATIONS (jobs/services/operator_actions.py).")
-    subject_type = models.TextField(help_text="What the items are: job, execution or server.")
-    label = models.TextField(help_text="What the action is called on the pages.")
-    chosen = models.TextField(db_default="", help_text="How the items were chosen, in words.")
-    query = models.TextField(db_default="", help_text="The filter, as it stands in the address of the list.")
+    subject_type = models.TextField(help_text="Type of the items: job, execution, trigger or server.")
+    label = models.TextField(help_text="Name of the action on the pages.")
+    chosen = models.TextField(db_default="", help_text="Description of how the items were chosen.")
+    query = models.TextField(db_default="", help_text="Filter as the query string of the list.")
     actor = models.TextField()
-    user_key = models.TextField(null=True, help_text="Of the user who began it on the pages. Null: a token did.")
+    user_key = models.TextField(null=True, help_text="Key of the user who started it on the pages. Null: a token did.")
     namespaces = ArrayField(
-        models.TextField(), null=True, help_text="Those that whoever began it could reach. Null: all."
+        models.TextField(), null=True, help_text="Namespaces that the actor had access to. Null: all."
+    )
+    item_namespaces = ArrayField(
+        models.TextField(),
+        null=True,
+        help_text="Namespaces of its items. Null: not known; only users of all namespaces see it.",
     )
     note = models.TextField(db_default="")
     parameters = models.JSONField(db_default={})
     left_out = models.JSONField(
-        db_default=[], help_text="To how many that were chosen it did not apply when it began, and why."
+        db_default=[], help_text="Numbers of chosen objects to which it did not apply at the start, by reason."
     )
     total = models.IntegerField()
     done = models.IntegerField(db_default=0)
     refused = models.IntegerField(db_default=0)
     created_at = models.DateTimeField(db_default=ClockTimestamp())
-    worked_on_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When items were taken on last.")
+    worked_on_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Time when items were last processed.")
     finished_at = models.DateTimeField(null=True)
     stopped_by = models.TextField(db_default="")
 
@@ -56,18 +61,18 @@ class Batch(models.Model):
 
 
 class BatchItem(models.Model):
-    """One of those that a batch acts on, and what came of it."""
+    """Item of a bulk action, with its outcome."""
 
     id = models.BigAutoField(primary_key=True)
     batch = models.ForeignKey(Batch, models.DO_NOTHING, related_name="items", db_constraint=False, db_index=False)
     subject_id = models.UUIDField()
-    seen = models.TextField(db_default="", help_text="Its state when it was chosen, and the attempt; empty: any.")
+    seen = models.TextField(db_default="", help_text="State and attempt when it was chosen; empty: any.")
     outcome = models.TextField(db_default=ItemOutcome.PENDING.value)
-    reason = models.TextField(db_default="", help_text="Why it was refused.")
-    result_id = models.UUIDField(null=True, help_text="What it was submitted again as, or run again as.")
+    reason = models.TextField(db_default="", help_text="Reason of a refusal.")
+    result_id = models.UUIDField(null=True, help_text="Id of the job or execution that the action created.")
     tries = models.IntegerField(db_default=0)
-    leased_until = models.DateTimeField(null=True, help_text="Until then whoever has taken it on is waited for.")
-    at = models.DateTimeField(null=True, help_text="When it got its outcome.")
+    leased_until = models.DateTimeField(null=True, help_text="Lease of the process that works on it.")
+    at = models.DateTimeField(null=True, help_text="Time of the outcome.")
 
     class Meta:
         constraints = [check_one_of("outcome", ItemOutcome, "batchitem_outcome")]

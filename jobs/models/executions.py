@@ -1,4 +1,4 @@
-"""Executions, what their steps wait for, and what the control plane did in them."""
+"""Models of executions, dependencies of steps, and events of executions."""
 
 from django.db import models
 from django.db.models import Q
@@ -12,27 +12,36 @@ EXECUTION_TERMINAL = sorted(states.EXECUTION_TERMINAL)
 
 
 class Execution(models.Model):
-    """A run of several steps with dependencies between them."""
+    """Run of several steps with dependencies between them."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
-    root_id = models.UUIDField(help_text="The execution that began the tree of children it is in; often itself.")
+    root_id = models.UUIDField(help_text="Root execution of its tree of children; often itself.")
     parent_step = models.OneToOneField(
         "WorkerJob", models.DO_NOTHING, null=True, db_constraint=False, related_name="child",
-        help_text="The step that it is the run of.",
+        help_text="Step that it is the run of.",
     )  # fmt: skip
-    owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
-    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only workers of it get its steps.")
+    owner = models.ForeignKey(
+        ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger started it."
+    )
+    namespace = models.TextField(
+        db_default=DEFAULT_NAMESPACE, help_text="Only workers of this namespace get its steps."
+    )
     trigger = models.ForeignKey("Trigger", models.SET_NULL, null=True, related_name="executions")
     rerun_of = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     name = models.TextField()
     key = models.TextField(null=True)
-    fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
-    definition = models.JSONField(help_text="What was submitted.")
-    inputs = models.JSONField(db_default={}, help_text="Payload of the steps that have none of their own.")
+    fingerprint = models.BinaryField(help_text="SHA-256 of the submitted content.")
+    definition = models.JSONField(help_text="Submitted content.")
+    inputs = models.JSONField(db_default={}, help_text="Payload of all steps that have none.")
+
+    outputs_from = models.JSONField(
+        null=True, help_text="`paths`: path of each output by JSON pointer, null if it is hidden. `reads`: their steps."
+    )
+    outputs = models.JSONField(null=True, help_text="Values of its outputs at its end.")
 
     state = models.TextField(db_default=ExecutionState.RUNNING.value)
-    open_steps = models.IntegerField(help_text="Steps whose end has not been passed on. Hooks do not count.")
-    passed_on = models.BooleanField(db_default=False, help_text="Its end has ended the step it is the run of.")
+    open_steps = models.IntegerField(help_text="Number of steps whose end has no effect yet. Hooks do not count.")
+    passed_on = models.BooleanField(db_default=False, help_text="True: its end has ended its parent step.")
     timeout_seconds = models.FloatField(null=True)
     started_observed = models.FloatField(db_default=ObservedNow())
     cancel_requested_at = models.DateTimeField(null=True)
@@ -75,7 +84,7 @@ class Execution(models.Model):
 
 
 class StepDependency(models.Model):
-    """A step of an execution waits for another."""
+    """Dependency: a step of an execution waits for another."""
 
     pk = models.CompositePrimaryKey("depends_on_id", "step_id")
     depends_on = models.ForeignKey(
@@ -88,14 +97,14 @@ class StepDependency(models.Model):
 
 
 class ExecutionEvent(models.Model):
-    """What the control plane itself did in an execution."""
+    """Action of the control plane itself in an execution."""
 
     at = models.DateTimeField(db_default=ClockTimestamp())
     execution = models.ForeignKey(Execution, models.CASCADE, related_name="events", db_index=False)
     code = models.TextField()
     step = models.TextField(null=True)
     server_id = models.UUIDField(null=True)
-    line = models.TextField(help_text="For people.")
+    line = models.TextField(help_text="Text for people.")
 
     class Meta:
         ordering = ["id"]

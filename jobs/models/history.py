@@ -1,4 +1,4 @@
-"""What happened, by the minute and by the hour: figures for charts, so that nobody reads jobs to draw them."""
+"""Models of the history: figures per minute and hour, so that charts need not read jobs."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,27 +8,25 @@ from jobs.history import Dimension, Span
 
 
 class HistoryEntry(models.Model):
-    """The ends of jobs within a minute or an hour: of all, or of those with one tag, one action or of one cluster."""
+    """Figures of a minute or an hour: of all jobs, or of those with one tag, action or cluster."""
 
     span = models.TextField()
-    at = models.DateTimeField(help_text="When the minute or the hour began.")
+    at = models.DateTimeField(help_text="Start of the minute or hour.")
     dimension = models.TextField(db_default="")
-    key = models.TextField(
-        db_default="", help_text="The tag, action or cluster; empty: those beyond the most frequent."
-    )
+    key = models.TextField(db_default="", help_text="Tag, action or cluster; empty: all except the most frequent ones.")
     completed = models.BigIntegerField(db_default=0)
     failed = models.BigIntegerField(db_default=0)
     cancelled = models.BigIntegerField(db_default=0)
     expired = models.BigIntegerField(db_default=0)
     skipped = models.BigIntegerField(db_default=0)
-    waited = models.JSONField(db_default={}, help_text="How many waited how long, by bin (jobs/history.py).")
-    took = models.JSONField(db_default={}, help_text="How many ran how long, by bin.")
-    lost = models.BigIntegerField(db_default=0, help_text="Servers that were lost.")
-    moved = models.BigIntegerField(db_default=0, help_text="Running attempts that were resubmitted.")
-    waiting = models.FloatField(null=True, help_text="Jobs that waited when last looked. Null: nobody looked.")
+    waited = models.JSONField(db_default={}, help_text="Number of jobs by bin of their waiting time (jobs/history.py).")
+    took = models.JSONField(db_default={}, help_text="Number of jobs by bin of their duration.")
+    lost = models.BigIntegerField(db_default=0, help_text="Number of lost servers.")
+    moved = models.BigIntegerField(db_default=0, help_text="Number of running attempts that were resubmitted.")
+    waiting = models.FloatField(null=True, help_text="Number of waiting jobs. Null: not counted.")
     running = models.FloatField(null=True)
-    slots_used = models.FloatField(null=True, help_text="Of alive workers.")
-    slots_free = models.FloatField(null=True, help_text="Of workers that may get work.")
+    slots_used = models.FloatField(null=True, help_text="Used slots of alive workers.")
+    slots_free = models.FloatField(null=True, help_text="Free slots of workers that may get work.")
 
     class Meta:
         constraints = [
@@ -46,13 +44,13 @@ class HistoryEntry(models.Model):
 
 
 class HistoryWatermark(models.Model):
-    """One row: up to when the history is final, and up to when it was counted last."""
+    """Times up to which the history is final, and up to which it was counted last. The table has one row."""
 
     id = models.SmallIntegerField(primary_key=True, db_default=1)
-    closed_until = models.DateTimeField(null=True, help_text="What ended before is counted for good.")
+    closed_until = models.DateTimeField(null=True, help_text="Time up to which the counts are final.")
     counted_until = models.DateTimeField(null=True)
     counted_xid = models.BigIntegerField(
-        null=True, help_text="Transactions that began later ended nothing before counted_until."
+        null=True, help_text="Transactions with later ids ended no job before counted_until."
     )
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Worker jobs."""
+"""Model of jobs."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -7,7 +7,7 @@ from django.db.models import F, Q
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
 from jobs.models.executions import Execution
-from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
+from jobs.states import Isolation, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 TERMINAL = sorted(states.TERMINAL)
@@ -21,33 +21,48 @@ class WorkerJobQuerySet(models.QuerySet["WorkerJob"]):
 
 
 class WorkerJob(models.Model):
-    """A task or a trigger that a worker executes."""
+    """Job that a worker runs: a task or the evaluation of a trigger. Also the record of a Celery task."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     kind = models.TextField(db_default=JobKind.TASK.value)
     state = models.TextField(db_default=JobState.PENDING.value)
-    attempt_id = models.UUIDField(null=True, help_text="The live attempt.")
-    owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
-    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only workers of it get this job.")
+    attempt_id = models.UUIDField(null=True, help_text="Id of the live attempt.")
+    owner = models.ForeignKey(
+        ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger created it."
+    )
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only workers of this namespace get it.")
     key = models.TextField(null=True)
-    name = models.TextField(db_default="", help_text="What its submitter calls it.")
-    fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
+    unique_key = models.TextField(
+        null=True, help_text="Key by which later submissions of its owner find it. Several jobs may have it."
+    )
+    name = models.TextField(db_default="", help_text="Name that its submitter gave it.")
+    fingerprint = models.BinaryField(help_text="SHA-256 of the submitted content.")
 
     execution = models.ForeignKey(Execution, models.CASCADE, null=True, related_name="steps", db_index=False)
-    step = models.TextField(null=True, help_text="Its key in its execution.")
-    position = models.IntegerField(null=True, help_text="Its place in the definition; hooks come last.")
-    is_hook = models.BooleanField(db_default=False, help_text="It runs only when its execution has failed.")
+    step = models.TextField(null=True, help_text="Key of the step in its execution.")
+    position = models.IntegerField(null=True, help_text="Position in the definition; hooks come last.")
+    is_hook = models.BooleanField(db_default=False, help_text="True: it runs only if its execution has failed.")
     continue_on_failure = models.BooleanField(
-        db_default=False, help_text="Steps that depend on it run even if it fails."
+        db_default=False, help_text="True: steps that depend on it run even if it fails."
+    )
+    condition = models.TextField(null=True, help_text="Path (`when`); the step is SKIPPED if it is false.")
+    run_if_skipped = models.BooleanField(
+        db_default=False, help_text="True: it runs even if a step that it depends on is skipped by a condition."
+    )
+    payload_from = models.JSONField(null=True, help_text="Path of each reference in the payload, by JSON pointer.")
+    reads = ArrayField(
+        models.TextField(), null=True, help_text="Keys of the steps that its paths read. Null: it has no paths."
     )
     restart_of_id = models.UUIDField(
-        null=True, help_text="The step of an earlier run of its execution that it goes on from."
+        null=True, help_text="Same step of the earlier run, if its execution is a restart."
     )
     is_kept = models.BooleanField(
-        db_default=False, help_text="That one had completed: it begins COMPLETED, with its output."
+        db_default=False, help_text="True: that step had completed. This one starts as COMPLETED, with its output."
     )
-    waits_for = models.IntegerField(db_default=0, help_text="Steps that it depends on and whose end it has not heard.")
-    passed_on = models.BooleanField(db_default=False, help_text="Its end has moved its execution, or its trigger, on.")
+    waits_for = models.IntegerField(db_default=0, help_text="Number of steps it depends on that have not ended.")
+    passed_on = models.BooleanField(
+        db_default=False, help_text="True: its end has taken effect on its execution or trigger."
+    )
 
     action = models.JSONField()
     payload = models.JSONField(null=True)
@@ -60,34 +75,46 @@ class WorkerJob(models.Model):
     max_retries = models.IntegerField(db_default=0)
     retry_delay_seconds = models.FloatField(db_default=0)
     retry_backoff = models.TextField(db_default=RetryBackoff.FIXED.value)
-    retry_on = ArrayField(models.TextField(), null=True, help_text="Codes; null: every error of the job's own code.")
-    good_until = models.DateTimeField(null=True, help_text="EXPIRED unless it was claimed by then.")
+    retry_on = ArrayField(models.TextField(), null=True, help_text="Error codes; null: all errors of its code.")
+    good_until = models.DateTimeField(null=True, help_text="Time at which it is EXPIRED if it still waits.")
     resubmission_of = models.ForeignKey(
-        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, help_text="The ended job it repeats."
+        "self",
+        models.DO_NOTHING,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        help_text="Ended job that it repeats.",
     )
-    traceparent = models.TextField(null=True, help_text="The trace in which it was submitted, as W3C has it.")
+    isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
+    traceparent = models.TextField(null=True, help_text="Trace in which it was submitted (W3C).")
     attempt_traceparent = models.TextField(
-        null=True, help_text="The span of its last attempt that began, where its worker makes spans."
+        null=True, help_text="Span of its last started attempt, if its worker records spans."
     )
-    refused_by = ArrayField(models.UUIDField(), db_default=[], help_text="Servers that may not run it.")
+    refused_by = ArrayField(
+        models.UUIDField(),
+        db_default=[],
+        help_text="Servers that gave it back as not allowed; they do not get it again.",
+    )
 
     attempt_count = models.IntegerField(db_default=0)
-    resubmissions = models.IntegerField(db_default=0, help_text="Losses it came back from.")
+    resubmissions = models.IntegerField(db_default=0, help_text="Number of losses after which it was resubmitted.")
     retries = models.IntegerField(db_default=0)
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_observed = models.FloatField(null=True)
-    pending_observed = models.FloatField(db_default=ObservedNow(), help_text="When it last began to wait.")
+    pending_observed = models.FloatField(
+        db_default=ObservedNow(), help_text="Observed time when it last began to wait."
+    )
     output = models.JSONField(null=True)
     error = models.JSONField(null=True)
-    checkpoint = models.JSONField(null=True, help_text="What its code kept for its next attempt.")
+    checkpoint = models.JSONField(null=True, help_text="Checkpoint of its code for the next attempt.")
     checkpoint_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     available_at = models.DateTimeField(db_default=ClockTimestamp())
     finished_at = models.DateTimeField(null=True)
     send_requested_at = models.DateTimeField(
-        null=True, help_text="When somebody asked for a Celery task to be sent again; a worker does it."
+        null=True, help_text="Time when it was requested to send a Celery task again; a worker does it."
     )
-    dismissed_at = models.DateTimeField(null=True, help_text="When somebody was done with it in quarantine.")
+    dismissed_at = models.DateTimeField(null=True, help_text="Time when it was dismissed from quarantine.")
 
     objects = WorkerJobQuerySet.as_manager()
 
@@ -104,6 +131,7 @@ class WorkerJob(models.Model):
             check_one_of("kind", JobKind, "job_kind"),
             check_one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
             check_one_of("unmatched", Unmatched, "job_unmatched"),
+            check_one_of("isolation", Isolation, "job_isolation"),
             check_one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
             models.CheckConstraint(
@@ -122,7 +150,7 @@ class WorkerJob(models.Model):
             ),
         ]
         indexes = [
-            # Claims read it once per set of required tags of a namespace: nothing they may not have is in their way.
+            # A claim reads this index once per tag set of its namespace, so it never scans jobs that it may not get.
             models.Index(
                 "namespace",
                 "required_tags",
@@ -133,7 +161,14 @@ class WorkerJob(models.Model):
                 condition=Q(state=JobState.PENDING),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
-            models.Index(fields=["owner"], name="job_waiting_of_owner", condition=Q(state=JobState.PENDING)),
+            models.Index(
+                fields=["owner", "required_tags"], name="job_waiting_tags_of_owner", condition=Q(state=JobState.PENDING)
+            ),
+            models.Index(
+                fields=["owner", "unique_key", "id"],
+                name="job_of_unique_key",
+                condition=Q(unique_key__isnull=False),
+            ),
             models.Index(fields=["state", "id"], name="job_by_state"),
             models.Index(fields=["available_at"], name="job_waiting", condition=Q(state=JobState.PENDING)),
             models.Index(fields=["id"], name="job_of_trigger", condition=Q(kind=JobKind.TRIGGER)),
@@ -155,7 +190,7 @@ class WorkerJob(models.Model):
             ),
             models.Index(fields=["finished_at"], name="job_failed", condition=Q(state=JobState.FAILED)),
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
-            # The history counts what has ended since it last did.
+            # The history counts the jobs that ended since its last count.
             models.Index(fields=["finished_at"], name="job_ended", condition=Q(finished_at__isnull=False)),
             models.Index(fields=["owner"], name="job_to_send", condition=Q(send_requested_at__isnull=False)),
         ]

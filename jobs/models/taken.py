@@ -1,22 +1,24 @@
-"""Attempts that were taken from servers that may not know it yet."""
+"""Model of attempts that were taken from servers that may not know it yet."""
 
 from django.db import models
 
 
 class TakenAttempt(models.Model):
-    """An attempt that ended without its server's word, until the server has confirmed that nothing of it runs there.
+    """Attempt that ended without a report of its server, until the server has confirmed that its code has stopped.
 
-    Every heartbeat's answer names it. Where its code had begun, the next attempt of the job waits until this row is
-    gone: the server says so, or has ended, or is past its fence, or goes on for CANCEL_TIMEOUT though it was told
-    (`release_taken_attempts`). The table is nearly always empty, so that looking into it costs a claim and a
-    heartbeat nothing. No foreign keys: whatever it refers to may go first.
+    The response to every heartbeat of the server names it as lost. If its code had started, the next attempt of the job
+    waits until this row is deleted (`release_taken_attempts`). That happens when the server confirms it, has ended, is
+    past its fence, or has ignored the responses for CANCEL_TIMEOUT. The table is nearly always empty, so reading it
+    costs claims and heartbeats almost nothing. It has no foreign keys, because the other rows may be deleted first.
     """
 
     attempt_id = models.UUIDField()
-    job_id = models.UUIDField(db_index=True, help_text="That waits: its own, or one that repeats that.")
+    job_id = models.UUIDField(db_index=True, help_text="Waiting job: its own, or one that repeats it.")
     server_id = models.UUIDField(db_index=True)
-    had_begun = models.BooleanField(help_text="Its code may run: the next attempt waits.")
-    told_observed = models.FloatField(null=True, help_text="When its server was first answered that it is lost.")
+    had_begun = models.BooleanField(help_text="True: its code may still run, so the next attempt waits.")
+    told_observed = models.FloatField(
+        null=True, help_text="Observed time of the first response to its server that named it as lost."
+    )
 
     class Meta:
         default_permissions = ()

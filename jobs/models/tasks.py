@@ -1,22 +1,22 @@
-"""What is counted of Celery tasks."""
+"""Model of counts of Celery tasks."""
 
 from django.db import models
 
 
 class TaskTally(models.Model):
-    """How the tasks of one name ended on one worker, as it says itself: sums since it began to count.
+    """Counts of the ended tasks of one name on one worker, since the worker's process started to count.
 
-    Those worth a record by themselves are jobs as well. No foreign key: it goes with its server (`delete_servers`).
+    Some of these tasks also have jobs. There is no foreign key; `delete_servers` deletes the row with its server.
     """
 
     server_id = models.UUIDField()
-    counter = models.UUIDField(help_text="Id of the process that counts: another process begins at 0.")
+    counter = models.UUIDField(help_text="Id of the counting process. Each process starts at 0.")
     name = models.TextField()
     completed = models.BigIntegerField(db_default=0)
     failed = models.BigIntegerField(db_default=0)
     retried = models.BigIntegerField(db_default=0)
     lost = models.BigIntegerField(db_default=0)
-    seconds = models.FloatField(db_default=0, help_text="That the code of all of them ran.")
+    seconds = models.FloatField(db_default=0, help_text="Seconds that their code ran in all.")
 
     class Meta:
         default_permissions = ()

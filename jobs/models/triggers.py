@@ -1,4 +1,4 @@
-"""Triggers and their slots."""
+"""Models of triggers and their slots."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -12,11 +12,11 @@ from liveness.models import DEFAULT_NAMESPACE
 
 
 class Trigger(models.Model):
-    """Has a job evaluated at each slot of its schedule; the job's output says whether an execution starts."""
+    """Trigger: a job runs at each slot of its schedule, and the job's output decides if an execution starts."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
-    name = models.TextField(unique=True)
-    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Of its evaluations, and what they begin.")
+    name = models.TextField()
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Namespace of its jobs and executions.")
     cron = models.TextField(null=True, blank=True)
     interval_seconds = models.FloatField(null=True, blank=True)
     timezone = models.TextField(default="UTC")
@@ -24,16 +24,18 @@ class Trigger(models.Model):
     payload = models.JSONField(null=True, blank=True)
     tags = ArrayField(models.TextField(), db_default=[], blank=True)
     priority = models.IntegerField(default=0)
-    timeout_seconds = models.FloatField(default=300.0, help_text="Of each try of an evaluation.")
-    max_retries = models.IntegerField(default=1, help_text="Of an evaluation that failed.")
+    timeout_seconds = models.FloatField(default=300.0, help_text="Timeout of each attempt of an evaluation.")
+    max_retries = models.IntegerField(default=1, help_text="Number of retries of a failed evaluation.")
     enabled = models.BooleanField(default=True)
     missed = models.TextField(choices=[(m.value, m.value) for m in Missed], default=Missed.FIRE_ONCE.value)
-    execution = models.JSONField(help_text="The execution it starts.")
-    next_slot_at = models.DateTimeField(null=True, help_text="Null: none, it is not enabled.")
+    execution = models.JSONField(help_text="Execution that it starts.")
+    next_slot_at = models.DateTimeField(null=True, help_text="Null: it is not enabled.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())
 
     class Meta:
         constraints = [
+            # Unique per namespace, because a conflict would reveal the names of other namespaces.
+            models.UniqueConstraint(fields=["namespace", "name"], name="trigger_name_once"),
             check_one_of("missed", Missed, "trigger_missed"),
             models.CheckConstraint(
                 condition=Q(cron__isnull=True, interval_seconds__gt=0)
@@ -52,14 +54,14 @@ class Trigger(models.Model):
 
 
 class TriggerSlot(models.Model):
-    """A moment at which a trigger was due, and what came of it."""
+    """Slot of a trigger: a time at which it was due, and the outcome."""
 
     trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="slots", db_index=False)
     slot = models.DateTimeField()
     outcome = models.TextField()
-    by = models.TextField(db_default="", help_text="Who asked for it; empty: the schedule.")
-    note = models.TextField(db_default="", help_text="For people.")
-    key = models.TextField(null=True, help_text="Of who asked for it: the same again finds this one.")
+    by = models.TextField(db_default="", help_text="Actor who requested it; empty: the schedule.")
+    note = models.TextField(db_default="", help_text="Explanation for people.")
+    key = models.TextField(null=True, help_text="Idempotency key of the request.")
     job = models.OneToOneField(WorkerJob, models.DO_NOTHING, null=True, db_constraint=False, related_name="slot")
     execution = models.ForeignKey(
         Execution, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"

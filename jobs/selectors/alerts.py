@@ -17,8 +17,10 @@ MESSAGES = """(
 
 
 def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Incident]:
-    """Incidents, latest first, with the messages about each, `messages`; the open ones before all others, and on
-    the first page alone."""
+    """Return a page of incidents, open ones first, then the latest, with the `messages` about each.
+
+    Open incidents are only on the first page (without `before`).
+    """
     messages = Func(F("pk"), template=MESSAGES, output_field=JSONField())
     incidents = Incident.objects.filter(matching).annotate(messages=messages)
     if before:
@@ -28,10 +30,10 @@ def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Inc
 
 
 def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:
-    """The outbox, latest first."""
+    """Return the stored messages, latest first."""
     return AlertMessage.objects.filter(matching).select_related("incident").order_by("-pk")[:limit]
 
 
 def mutes(now: datetime) -> dict[str, Any]:
-    """What is muted, by rule."""
+    """Return the mutes that hold at `now`, by rule."""
     return {mute.rule: mute for mute in AlertMute.objects.filter(until__gt=now)}

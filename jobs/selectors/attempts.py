@@ -1,4 +1,4 @@
-"""What is read of the attempts of jobs along with these: the server that has them, and for how long their code runs."""
+"""Expressions for attempts: the server that holds them, and how long their code runs."""
 
 from django.db.models import Case, F, FloatField, Func, JSONField, OuterRef, Q, Subquery, TextField, Value, When
 from django.db.models.functions import Coalesce, JSONObject
@@ -10,20 +10,20 @@ from liveness.selectors.servers import servers_with_silence
 
 
 def summary_of_server() -> Subquery:
-    """Of an attempt its server: its `id`, its `name`, and its state, SILENT if it is alive without heartbeats."""
+    """Return an attempt's server: `id`, `name`, and state (SILENT if it is alive but sends no heartbeats)."""
     servers = servers_with_silence().filter(pk=OuterRef("server_id"))
     state = Case(When(silent=True, then=Value("SILENT")), default=F("state"), output_field=TextField())
     return Subquery(servers.values(summary=JSONObject(id="pk", name="name", state=state)), output_field=JSONField())
 
 
 def holder_of_job() -> Subquery:
-    """The server that has a job, as `summary_of_server()` has it."""
+    """Return the server that holds a job, as in `summary_of_server()`."""
     live = Attempt.objects.filter(pk=OuterRef("attempt_id")).annotate(holder=summary_of_server())
     return Subquery(live.values("holder"), output_field=JSONField())
 
 
 def last_attempt_of_job() -> Subquery:
-    """The last attempt of a job: its `state`, its `server`, and for how many `seconds` its code ran, or runs."""
+    """Return the last attempt of a job: `state`, `server`, and the `seconds` for which its code ran, or runs."""
     last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").annotate(holder=summary_of_server())
     summary = last.values(summary=JSONObject(state="state", server="holder", seconds=seconds_of_attempt()))[:1]
     return Subquery(summary, output_field=JSONField())
@@ -33,7 +33,7 @@ RAN = "extract(epoch from %(expressions)s)::float8"
 
 
 def seconds_of_attempt() -> Func:
-    """For how long the code of an attempt ran, or runs."""
+    """Return the seconds for which the code of an attempt ran, or runs."""
     return Func(
         Coalesce("finished_at", ClockTimestamp()), F("started_at"), template=RAN, arg_joiner=" - ",
         output_field=FloatField(),
@@ -41,7 +41,7 @@ def seconds_of_attempt() -> Func:
 
 
 def seconds_of_job() -> Case:
-    """The same of the last attempt of a job; none of one that waits."""
+    """Return the seconds of the last attempt of a job (null for a waiting job)."""
     last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").values(seconds=seconds_of_attempt())[:1]
     has_run = Q(state__in=states.LIVE | states.TERMINAL)
     return Case(When(has_run, then=Subquery(last, output_field=FloatField())), output_field=FloatField())

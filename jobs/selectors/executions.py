@@ -1,4 +1,4 @@
-"""Reads of executions and their steps for the API and the pages."""
+"""Reads executions and their steps for the API and the pages."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -36,7 +36,14 @@ COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
                from (select state, count(*) as steps from jobs_workerjob
                       where execution_id = %(expressions)s and not is_hook group by state) counted)"""
 
-# Each by its key: joined, all jobs would be read for each step where statistics know of none yet.
+# `offset 0` looks up each row by its key. A join would read all jobs for each step while there are no statistics.
+HELD_BACK = """(select coalesce(jsonb_agg(jsonb_build_object(
+                          'job', j.id, 'step', j.step, 'server', s.id, 'name', s.name) order by j.position), '[]')
+                  from jobs_workerjob j
+                  join jobs_takenattempt t on t.job_id = j.id and t.had_begun
+                  join liveness_server s on s.id = t.server_id
+                 where j.execution_id = %(expressions)s and j.finished_at is not null and not j.passed_on)"""
+
 DEPENDS_ON = """array(
     select needed.step
       from jobs_stepdependency d
@@ -48,11 +55,11 @@ MUCH_BEFORE = f"""sum(coalesce(octet_length(output::text), 0) + coalesce(octet_l
                    over (order by position) > {MUCH}"""
 
 CONTENTS = content("output", MUCH_BEFORE) | content("error", MUCH_BEFORE)
-"""Outputs and errors of steps, the first of them, as many as one answer holds."""
+"""Outputs and errors of the first steps, as many as one response holds."""
 
 
 class CountedExecution(Execution):
-    """What `visible_executions()` knows of an execution, for whoever reads it; never stored."""
+    """Type of the rows of `visible_executions()`. Never stored."""
 
     counts: dict[str, int]
     parent: dict[str, Any] | None
@@ -63,7 +70,7 @@ class CountedExecution(Execution):
 
 
 class Step(WorkerJob):
-    """What `execution_steps()` knows of a job that is a step, for whoever reads it; never stored."""
+    """Type of the rows of `execution_steps()`. Never stored."""
 
     step: str
     depends_on: list[str | None]
@@ -75,7 +82,7 @@ class Step(WorkerJob):
 
 
 def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
-    """Executions of one owner or (None) of all, with `counts` of their steps by state, their `parent`, and `now`."""
+    """Return the executions of one owner (None: all), with `counts` of steps by state, their `parent`, and `now`."""
     parent = WorkerJob.objects.filter(pk=OuterRef("parent_step_id")).values(
         summary=JSONObject(job="pk", execution="execution_id", step="step")
     )
@@ -88,7 +95,7 @@ def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
 
 
 def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
-    """An execution as `visible_executions()` has it, with `own_steps` and `hooks` as `execution_steps()` has them.
+    """Return an execution as in `visible_executions()`, with `own_steps` and `hooks` as in `execution_steps()`.
 
     Raises ExecutionUnknown.
     """
@@ -105,8 +112,10 @@ def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
 
 
 def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
-    """The steps of an execution, hooks last, with the keys that they depend on, `depends_on`, their `child`, and the
-    `server` that has them."""
+    """Return the steps of an execution, hooks last.
+
+    Each has the keys of the steps it depends on (`depends_on`), its `child_execution`, and the `server` that holds it.
+    """
     child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
     return (
         WorkerJob.objects.filter(execution=execution)
@@ -121,7 +130,7 @@ def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
 
 
 def step_job_id(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
-    """The job that a step is. Raises ExecutionUnknown and JobUnknown."""
+    """Return the id of the job that stands for a step. Raises ExecutionUnknown and JobUnknown."""
     if not visible_executions(owner).filter(pk=execution).exists():
         raise ExecutionUnknown
     own = WorkerJob.objects.filter(execution=execution, step=key).values_list("pk", flat=True)
@@ -132,19 +141,22 @@ def step_job_id(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
 
 
 def execution_events(execution: UUID, after: int, limit: int) -> QuerySet[ExecutionEvent]:
-    """What the control plane did in an execution, oldest first, those whose id is greater than `after`."""
+    """Return events of an execution with an id above `after`, oldest first."""
     return ExecutionEvent.objects.filter(execution=execution, pk__gt=after).order_by("pk")[:limit]
 
 
 def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) -> QuerySet[Execution]:
-    """Executions, latest first."""
+    """Return a page of executions, latest first."""
     page = some.filter(pk__lt=before) if before else some
     return page.order_by("-pk")[:limit]
 
 
 def execution_summary(id: UUID, events: int) -> Execution:
-    """An execution as `visible_executions()` has it, without its steps, and with what was done to it,
-    `action_events`, and so much of what the control plane did in it, `latest_events`. Raises ExecutionUnknown."""
+    """Return an execution as in `visible_executions()`, without its steps. Raises ExecutionUnknown.
+
+    `action_events` are the actions of people, `latest_events` the latest events of the control plane. `held_back` are
+    ended steps whose code may still run, each with its server.
+    """
     name = Subquery(Server.objects.filter(pk=OuterRef("server_id")).values("name"))
     latest = ExecutionEvent.objects.filter(execution=OuterRef("pk")).order_by("-pk").annotate(server_name=name)
     fields = {field: field for field in ("at", "code", "step", "line", "server_id", "server_name")}
@@ -152,6 +164,7 @@ def execution_summary(id: UUID, events: int) -> Execution:
         visible_executions()
         .annotate(
             action_events=action_events(Subject.EXECUTION),
+            held_back=Func(F("pk"), template=HELD_BACK, output_field=JSONField()),
             latest_events=ArraySubquery(latest.values(event=JSONObject(**fields))[:events]),
         )
         .filter(pk=id)
@@ -163,8 +176,7 @@ def execution_summary(id: UUID, events: int) -> Execution:
 
 
 def steps_in_detail(execution: UUID, jobs: Collection[UUID]) -> dict[UUID, Any]:
-    """Some steps as `execution_steps()` has them, with their attempts, and instead of their outputs whether they have
-    one, `has_output`."""
+    """Return some steps as in `execution_steps()`, with their attempts, and `has_output` instead of their outputs."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     has_output = ExpressionWrapper(Q(output__isnull=False), output_field=BooleanField())
     steps = execution_steps(execution).filter(pk__in=jobs).annotate(has_output=has_output)

@@ -1,11 +1,12 @@
-"""Reads what happened, for charts: never jobs, only what was counted of them (services/history.py)."""
+"""Reads the history for charts. It reads only counts (services/history.py), never jobs."""
 
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from jobs.conf import HISTORY_INTERVAL
 from jobs.history import KEYS_KEPT, Dimension, Span, Window, add_counts, percentile
 from jobs.sql import sql
 from jobs.sql.rows.history import HistoryPoint
@@ -15,11 +16,11 @@ OUTCOMES = ("completed", "failed", "cancelled", "expired", "skipped")
 
 @dataclass(frozen=True)
 class Point:
-    """What happened within one step of a window. What waits and runs is None where nobody looked."""
+    """Step of a window. Numbers of waiting and running jobs are None if they were not sampled."""
 
     at: datetime
     ended: Mapping[str, int]
-    """How many jobs ended, by outcome."""
+    """Number of jobs that ended, by outcome."""
     lost: int
     moved: int
     waited_p50: float | None
@@ -37,14 +38,20 @@ class History:
     points: list[Point]
 
     @property
+    def whole(self) -> int:
+        """Return how many points are complete and counted. Later points still grow."""
+        counted = self.now - timedelta(seconds=self.window.step + HISTORY_INTERVAL)
+        return sum(point.at <= counted for point in self.points)
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever counted of this time."""
+        """Return True if nothing was counted within the window."""
         return all(point.waiting is None and not any(point.ended.values()) for point in self.points)
 
 
 @dataclass(frozen=True)
 class KeyHistory:
-    """How the jobs with one tag, or one action, ended within a window. The key is empty for all the others."""
+    """Ends of the jobs with one tag or one action within a window. The key is empty for all others together."""
 
     key: str
     jobs: int
@@ -56,19 +63,19 @@ class KeyHistory:
 
     @property
     def failure_rate(self) -> float | None:
-        """Of those that completed or failed. None: none did."""
+        """Return the part of the completed and failed jobs that failed, or None if there are none."""
         judged = self.ended["completed"] + self.ended["failed"]
         return self.ended["failed"] / judged if judged else None
 
 
 def read_history(window: Window, cluster: str = "") -> History:
-    """What happened within a window, point by point, in one cluster or in all: one query."""
+    """Return the history of a window, in one cluster or (empty) in all. One query."""
     rows = sql.read_history.fetch_rows(seconds=window.seconds, step=window.step, span=window.span, cluster=cluster)
     return build_history(window, rows)
 
 
 def build_history(window: Window, rows: list[HistoryPoint]) -> History:
-    """The rows of `sql.read_history` with the counts of durations as percentiles."""
+    """Build the history from rows of `sql.read_history`, with percentiles of the durations."""
     points = []
     for row in rows:
         waited = add_counts(json.loads(row.waited or "[]"))
@@ -90,16 +97,16 @@ def build_history(window: Window, rows: list[HistoryPoint]) -> History:
 
 
 def read_history_by(dimension: Dimension, window: Window, limit: int = KEYS_KEPT) -> tuple[list[KeyHistory], int]:
-    """How jobs ended by tag or by action, those with the most failures first, and how many more there are."""
+    """Return how jobs ended by tag or action, those with most failures first, and how many further keys there are."""
     return read_histories_by([dimension], window, limit)[dimension]
 
 
 def read_histories_by(
     dimensions: Collection[Dimension], window: Window, limit: int
 ) -> dict[Dimension, tuple[list[KeyHistory], int]]:
-    """The same by each of several dimensions: one query.
+    """Return `read_history_by()` for several dimensions, in one query.
 
-    Of a day or a week, what is counted by the hour: it begins at a full hour.
+    Windows above an hour use hourly counts and begin at a full hour.
     """
     span = Span.MINUTE if window.seconds <= 3600 else Span.HOUR
     rows = sql.read_history_by_key.fetch_rows(

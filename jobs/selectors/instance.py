@@ -1,4 +1,4 @@
-"""How the whole control plane stands."""
+"""Reads the figures of the whole control plane."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,17 +8,19 @@ from uuid import UUID
 from controlplane.core.prepared import fetch_prepared_rows, fetch_prepared_sets
 from controlplane.core.statements import Statement, fetch_result_sets
 from jobs import states
-from jobs.conf import unmatched_parameters
+from jobs.conf import flag_parameters
 from jobs.history import Window
+from jobs.models import WorkerJob
 from jobs.sql import sql
 from jobs.sql.rows.history import HistoryPoint
+from jobs.sql.rows.selectors import Prospect
 from jobs.sql.rows.tabs import TabCount
 from jobs.sql.rows.verdict import ClusterFigures
-from jobs.states import Flag
+from jobs.states import Flag, JobState
 from liveness.selectors.clusters import parse_maintenances
 
 COUNT_LIMIT = 1_000
-"""So many jobs of a state that has ended are counted; of more the statistics have about how many."""
+"""Jobs of an ended state are counted up to this number. Above it, statistics give an estimate."""
 
 
 def instance_figures(
@@ -28,20 +30,25 @@ def instance_figures(
     counts_tabs: bool = False,
     namespaces: Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too, and
-    what `tab_counts()` says of these namespaces, `tabs`.
+    """Return the figures of the instance, or of one `cluster`, in one query. `now` is the database's clock.
 
-    Of one cluster it counts the jobs that its workers could take and those that its servers hold, and what of the rest
-    has to do with it.
+    For a cluster these are the jobs that its workers could take, the jobs that its servers hold, and the figures that
+    concern it. The keys are:
 
-    `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
-    job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
-    a state are counted), these by their tags, `flagged_tags`, and by tags those that fail in so many `seconds` unless a
-    worker comes, `to_be_failed`; what holds for all, `brakes` and `maintenances`; the rows that could not
-    be written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
-    `took`; what went wrong lately, `incidents`; the `observed` clock, how long ago it last moved, `observed_lag`, and
-    whether heartbeats get in,
-    `witnessed`.
+    - `counts`: jobs by state; `about`: the states with an estimate
+    - `waiting`: seconds for which the oldest waiting job could have been claimed
+    - `flags`, `flagged_tags`: jobs that wait for a person to act, by flag and by tags (at most COUNT_LIMIT of each set
+      of tags are checked)
+    - `to_be_failed`: by tags, jobs that fail in so many `seconds` unless a worker comes
+    - `brakes`, `maintenances`: those that hold now; `in_maintenance`: True if the whole scope is in maintenance
+    - `rows_left_out`: rows that could not be written recently
+    - `oldest_snapshot`: the `kind`, `name`, `pid` and age in `seconds` of what keeps dead rows for longest
+    - `finished`, `check_age`, `took`: when the last liveness check ended, how long ago, and how long it took
+    - `observed`, `observed_lag`: the observed time, and how long ago it last moved
+    - `witnessed`: True if heartbeats arrive
+    - `incidents`: what went wrong recently
+    - `history`: points of the `window`, if there is one
+    - `tabs`: `tab_counts()` of the `namespaces`, with `counts_tabs`
     """
     params: dict[str, Any] = {
         "ended": sorted(states.TERMINAL),
@@ -49,7 +56,7 @@ def instance_figures(
         "only": None,
         "scan_limit": COUNT_LIMIT,
         "cluster": cluster,
-        **unmatched_parameters(),
+        **flag_parameters(),
     }
     statements: list[Statement[Any]] = [sql.read_figures, sql.read_incidents]
     if cluster:
@@ -66,7 +73,10 @@ def instance_figures(
     points: list[HistoryPoint] = more.pop() if window is not None else []
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
-    lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
+    lately = {
+        **incidents._asdict(),
+        **{name: json.loads(getattr(incidents, name) or "null") for name in ("incident", "last_worker")},
+    }
     maintenances = parse_maintenances(row.maintenances)
     figures = {
         **row._asdict(),
@@ -85,15 +95,27 @@ def instance_figures(
 
 
 def tab_counts(namespaces: Iterable[str] | None) -> list[TabCount]:
-    """How many there are of what the tabs of the pages tell the number of, of these namespaces or (None) of all."""
+    """Return the numbers that the tabs of the pages show, for these namespaces (None: all)."""
     return sql.read_tab_counts.fetch_rows(**tab_parameters(namespaces))
 
 
 def tab_counts_beside(namespaces: Iterable[str] | None, named: Mapping[str, UUID]) -> tuple[list[TabCount], set[str]]:
-    """The same, and in that query the namespaces of what an address names by `server`, `job` and so on."""
+    """Return `tab_counts()`, and the namespaces of the objects in an address (`server`, `job` …). One query."""
     ids = dict.fromkeys(("server", "job", "execution", "trigger")) | dict(named)
     counts, of = fetch_result_sets(sql.read_tab_counts, sql.read_namespaces_of, **tab_parameters(namespaces), **ids)
     return counts, {row.namespace for row in of}
+
+
+def tab_counts_with_prospects(
+    namespaces: Iterable[str] | None, jobs: Iterable[WorkerJob]
+) -> tuple[list[TabCount], dict[UUID, Prospect]]:
+    """Return `tab_counts()`, and by id why jobs wait for a person, or when they fail. One query."""
+    open_ones = [job.pk for job in jobs if job.state in (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)]
+    counts, rows = fetch_result_sets(
+        sql.read_tab_counts, sql.read_prospects, only=open_ones, scan_limit=None,
+        **tab_parameters(namespaces), **flag_parameters(),
+    )  # fmt: skip
+    return counts, {row.id: row for row in rows}
 
 
 def tab_parameters(namespaces: Iterable[str] | None) -> dict[str, Any]:
@@ -101,13 +123,13 @@ def tab_parameters(namespaces: Iterable[str] | None) -> dict[str, Any]:
 
 
 def job_counts() -> dict[str, Any]:
-    """`counts` of jobs by state, and those `about` which only statistics tell, as `instance_figures()` has them."""
+    """Return `counts` of jobs by state, and the states with an estimate (`about`), as in `instance_figures()`."""
     [row] = fetch_prepared_rows(sql.read_job_counts, ended=sorted(states.TERMINAL), counted=COUNT_LIMIT, cluster="")
     return {"counts": json.loads(row.counts or "{}"), "about": json.loads(row.about or "[]")}
 
 
 def scope_figures(figures: dict[str, Any], cluster: str, own: ClusterFigures) -> dict[str, Any]:
-    """Of `instance_figures()` what has to do with one cluster. What no worker could take is of none."""
+    """Restrict `instance_figures()` to one cluster. Jobs that no worker could take belong to no cluster."""
     held = {Flag.HELD_BY_LOST_SERVER: own.held_by_lost_server}
     maintenances, brakes = (
         [row for row in figures[name] if row["cluster"] in (None, cluster)] for name in ("maintenances", "brakes")
@@ -127,5 +149,5 @@ def scope_figures(figures: dict[str, Any], cluster: str, own: ClusterFigures) ->
 
 
 JSON_FIGURES = {
-    "counts", "about", "brakes", "flags", "flagged_tags", "to_be_failed", "rows_left_out",
+    "counts", "about", "brakes", "flags", "flagged_tags", "to_be_failed", "rows_left_out", "oldest_snapshot",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One job, as its page shows it."""
+"""Reads one job for its page."""
 
 from typing import Any
 from uuid import UUID
@@ -24,9 +24,10 @@ SUPERSEDED_REPORTS = """(
 
 
 def job_details(job: UUID, lines: int) -> DetailedJob | None:
-    """A job with its attempts as its page shows it: with the last lines it wrote, `log`, the reports that
-    were refused, `superseded_reports`, what was done to it, `action_events`, and `now`;
-    None when there is none."""
+    """Return a job with its attempts for its page, or None if it does not exist.
+
+    It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`.
+    """
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
         now=ClockTimestamp(),

@@ -1,4 +1,4 @@
-"""Jobs, a page at a time, as they are sorted; and how many they are."""
+"""Reads pages of sorted jobs, and counts jobs."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,11 +17,13 @@ from liveness.conf import LivenessSettings, conf
 
 
 def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int, order: str = "") -> list[WorkerJob]:
-    """Of these jobs a page, latest first or in another order, as lists show them: with the last attempt of each,
-    `last_attempt`, what each was submitted again as, `resubmitted_as`, and `now`."""
+    """Return a page of these jobs for lists, latest first or in another order.
+
+    Each has its `last_attempt`, the job it was `resubmitted_as`, and `now`.
+    """
     if before and order not in SORT_KEYS:
         jobs = jobs.filter(**{"pk__gt" if order == "oldest" else "pk__lt": before})
-    # By nothing but what that takes; the rest is read of the page alone.
+    # The inner query sorts only ids. The other columns are read for the page alone.
     return compose_page(order, conf()).fetch(page=jobs.order_by(*sort_keys(order)).values("pk")[:limit])
 
 
@@ -36,6 +38,7 @@ def compose_page(order: str, settings: LivenessSettings) -> ComposedRows[WorkerJ
 SHOWN_FIELDS = (
     "namespace", "state", "name", "action", "priority", "required_tags", "created_at", "finished_at", "error",
     "attempt_count", "resubmissions", "resubmission_of",
+    "available_at", "cancel_requested_at",
 )  # fmt: skip
 
 
@@ -46,9 +49,9 @@ def sort_keys(order: str) -> list[Any]:
 
 
 SORT_KEYS: dict[str, Callable[[], Any]] = {"longest": seconds_of_job, "priority": lambda: F("priority")}
-"""What jobs are sorted by where it is not their age; no index has it."""
+"""Sort keys of orders other than by age. They have no index."""
 
 
 def job_counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:
-    """How many of these jobs there are in each state."""
+    """Return the number of these jobs by state."""
     return dict(jobs.order_by().values_list("state").annotate(count=Count("pk")))

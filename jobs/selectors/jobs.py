@@ -1,4 +1,4 @@
-"""Reads of jobs for the API and the pages."""
+"""Reads jobs for the API and the pages."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,7 +19,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
-from jobs.conf import conf, unmatched_parameters
+from jobs.conf import conf, flag_parameters
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place
@@ -28,19 +28,19 @@ from jobs.states import JobState, Unmatched
 
 RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
 
-# A scalar subquery: looked up by index, never hashed from the whole table.
+# A scalar subquery uses the index and never hashes the whole table.
 IS_RESUBMITTED = Coalesce(
     Subquery(RESUBMISSIONS.values(yes=Value(True))[:1], output_field=BooleanField()), Value(False)
 )
 
 LAST_RESUBMISSION = Subquery(RESUBMISSIONS.order_by("-pk").values("pk")[:1], output_field=UUIDField())
-"""What an ended job was submitted again as, last."""
+"""Id of the last job as which an ended job was submitted again."""
 
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
 
 
 class DetailedJob(WorkerJob):
-    """What the functions here know of a job, for whoever reads it; never stored."""
+    """Type of the rows of the functions here. Never stored."""
 
     now: datetime
     is_step: bool
@@ -61,14 +61,16 @@ class DetailedJob(WorkerJob):
 
 
 def jobs_with_attempts() -> QuerySet[WorkerJob]:
-    """Jobs with their attempts, these with their servers, the reports that came too late, the execution that each
-    is, `child_execution`, and what each was submitted again as, `resubmitted_as`."""
+    """Return jobs with their attempts, the servers of these, and superseded reports.
+
+    Each job also has its `child_execution` and the job it was `resubmitted_as`.
+    """
     jobs = WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION, resubmitted_as=LAST_RESUBMISSION)
-    return jobs.prefetch_related(*attempts_and_late_reports())
+    return jobs.prefetch_related(*attempts_and_superseded_reports())
 
 
-def attempts_and_late_reports() -> tuple["Prefetch[Any]", ...]:
-    much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the last are whole
+def attempts_and_superseded_reports() -> tuple["Prefetch[Any]", ...]:
+    much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the latest stay whole
     attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
     return (
         Prefetch("attempts", attempts.order_by("number")),
@@ -77,13 +79,13 @@ def attempts_and_late_reports() -> tuple["Prefetch[Any]", ...]:
 
 
 def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
-    """Jobs with why they stand still, `flags`: nearly always nothing; and what is `left_out` of them."""
+    """Return jobs with `flags` (why they wait for a person, nearly always empty) and `left_out` fields."""
     rows: list[Any] = list(jobs)
     put_in_place(rows, LARGE_FIELDS)
     put_in_place((attempt for job in rows for attempt in job.attempts.all()), ["error"])
     hanging = [job.pk for job in rows if may_stand_still(job)]
     flags = (
-        {row.id: row.flag for row in sql.read_flags.fetch_rows(only=hanging, scan_limit=None, **unmatched_parameters())}
+        {row.id: row.flag for row in sql.read_flags.fetch_rows(only=hanging, scan_limit=None, **flag_parameters())}
         if hanging
         else {}
     )
@@ -92,19 +94,27 @@ def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
     return rows
 
 
+def flagged_job_ids(flag: str, limit: int) -> list[UUID]:
+    """Return the latest jobs with this flag, up to a limit."""
+    found = sql.list_flagged_jobs.fetch_rows(flag=flag, limit=limit, only=None, scan_limit=limit, **flag_parameters())
+    return [row.id for row in found]
+
+
 def may_stand_still(job: WorkerJob) -> bool:
-    """Whether it is worth asking: not of what was submitted just now, which fails when nobody comes for it."""
+    """Return True if the job may have a flag. A new job has none, because it fails when no worker claims it."""
     if job.state == JobState.PENDING:
         return job.attempt_count > 0 or job.unmatched == Unmatched.WAIT or conf().unmatched_after is None
-    return job.state == JobState.RUNNING
+    return job.state == JobState.RUNNING or (job.state == JobState.CLAIMED and not conf().auto_requeue_stale_claimed)
 
 
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
-    """Jobs with what decides what may be done to them: whether each `is_step`, `is_execution` (now), `is_cancelling`,
-    `is_quarantined`, `is_resubmitted`."""
+    """Return jobs with the annotations for guards.
+
+    These are `is_step`, `is_execution` (now), `is_cancelling`, `is_quarantined` and `is_resubmitted`.
+    """
     return jobs.annotate(
         is_step=boolean_expression(Q(execution__isnull=False)),
-        # What runs and is held by no worker: `job_held_while_live`.
+        # A running job that no worker holds is an execution (constraint `job_held_while_live`).
         is_execution=boolean_expression(Q(state=JobState.RUNNING, attempt_id__isnull=True)),
         is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
         is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
@@ -117,25 +127,25 @@ def boolean_expression(condition: Q) -> ExpressionWrapper:
 
 
 def jobs_without_content() -> QuerySet[WorkerJob]:
-    """Jobs without what went in and came out, with `now`."""
+    """Return jobs without payload, output and checkpoint, with `now`."""
     return WorkerJob.objects.annotate(now=ClockTimestamp()).defer("payload", "output", "checkpoint", "fingerprint")
 
 
 def actionable_jobs() -> QuerySet[WorkerJob]:
-    """Those with what `jobs_with_action_guards()` has of them."""
+    """Return `jobs_without_content()` with the annotations of `jobs_with_action_guards()`."""
     return jobs_with_action_guards(jobs_without_content())
 
 
 def quarantined_jobs() -> QuerySet[WorkerJob]:
-    """Of `jobs_without_content()` those in quarantine."""
+    """Return the jobs of `jobs_without_content()` that are in quarantine."""
     return jobs_without_content().filter(IN_QUARANTINE)
 
 
 def actionable_quarantine() -> QuerySet[WorkerJob]:
-    """Of `actionable_jobs()` those in quarantine."""
+    """Return the jobs of `actionable_jobs()` that are in quarantine."""
     return jobs_with_action_guards(quarantined_jobs())
 
 
 def jobs_visible_to(owner: UUID | None) -> QuerySet[WorkerJob]:
-    """Jobs as `jobs_with_attempts()` has them, of one owner or (None) of all."""
+    """Return jobs as in `jobs_with_attempts()`, of one owner (None: of all)."""
     return jobs_with_attempts() if owner is None else jobs_with_attempts().filter(owner=owner)

@@ -1,4 +1,4 @@
-"""The lines that the code of jobs wrote."""
+"""Reads the log lines of jobs."""
 
 from uuid import UUID
 
@@ -6,12 +6,17 @@ from django.db.models import F, Func, JSONField, QuerySet
 
 from jobs.models import WorkerJob
 from jobs.sql import sql
-from jobs.sql.rows.selectors import WrittenLine
+from jobs.sql.rows.selectors import ServerLine, WrittenLine
 
 
 def job_log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[WrittenLine]:
-    """Lines that a job's code wrote, oldest first, those whose id is greater than `after`; maybe of one attempt."""
+    """Return log lines of a job with an id above `after`, oldest first, of one `attempt` or (None) of all."""
     return sql.read_log_page.fetch_rows(job=job, after=after, limit=limit, attempt=attempt)
+
+
+def job_server_lines(job: UUID, after: int, limit: int) -> list[ServerLine]:
+    """Return lines about what the control plane did with a job, with a place above `after`, oldest first."""
+    return sql.list_server_lines_of_job.fetch_rows(job=job, after=after, limit=limit)
 
 
 LOG_TAIL = """(
@@ -30,5 +35,5 @@ LOG_TAIL = """(
 
 
 def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
-    """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
+    """Return jobs with the last lines of their `log`, oldest first (None: there are none)."""
     return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))

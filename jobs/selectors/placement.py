@@ -1,11 +1,11 @@
-"""Which servers may have a waiting job, and why the others may not."""
+"""Reads which servers may take a waiting job, and why the others may not."""
 
 import json
 from typing import Any
 from uuid import UUID
 
 from controlplane.core.statements import fetch_result_sets
-from jobs.conf import unmatched_parameters
+from jobs.conf import flag_parameters
 from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.sql import sql
 from jobs.states import JobState
@@ -13,14 +13,19 @@ from liveness.conf import conf as liveness_conf
 
 
 def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
-    """Which alive servers may have a waiting job, the least loaded first, what rules out the others, and why it stands
-    still, `flags`: one query.
+    """Return where a waiting job can run. With `owner`, the job must belong to that token.
 
-    Raises JobUnknown and JobNotWaiting.
+    - `eligible`: alive servers that can take it now, the least loaded first
+    - `ruled_out`: the other alive servers, each with the reason
+    - `flags`: why a person must act before the job can run
+    - `fails_in`: seconds until it fails because no worker has its tags. None means that it never fails for that.
+    - `full`: number of servers that can take it once a slot is free
+
+    One query. Raises JobUnknown and JobNotWaiting.
     """
-    rows, flagged = fetch_result_sets(
-        sql.read_placement, sql.read_flags, job=job, owner=owner, only=[job], scan_limit=None,
-        staleness_multiplier=liveness_conf().staleness_multiplier, **unmatched_parameters(),
+    rows, prospects = fetch_result_sets(
+        sql.read_placement, sql.read_prospects, job=job, owner=owner, only=[job], scan_limit=None,
+        staleness_multiplier=liveness_conf().staleness_multiplier, **flag_parameters(),
     )  # fmt: skip
     if not rows:
         raise JobUnknown
@@ -43,5 +48,11 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         waiting_for = {"what": "stop", "until": None, "server": json.loads(rows[0].stops_on)}
     elif until is not None:
         waiting_for = {"what": "available_at", "until": until}
-    flags = [row.flag for row in flagged]
-    return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for, "flags": flags}
+    return {
+        "eligible": eligible,
+        "ruled_out": ruled_out,
+        "waiting_for": waiting_for,
+        "flags": [row.flag for row in prospects if row.flag],
+        "fails_in": next((row.fails_in for row in prospects if not row.flag), None),
+        "full": sum(row["filter"] == "capacity" for row in ruled_out),
+    }

@@ -1,4 +1,4 @@
-"""Reads servers with what they hold."""
+"""Reads servers with the attempts they hold."""
 
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from liveness.states import ServerState
 
 
 def servers_with_held_attempts() -> QuerySet[TimedServer]:
-    """Servers as `servers_with_timing()` has them, with the number of attempts they hold, `held`."""
+    """Return servers as in `servers_with_timing()`, with the number of attempts they hold (`held`)."""
     return servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
 
 
@@ -26,7 +26,7 @@ INACTIVE = Q(state=ServerState.INACTIVE)
 
 
 def attention_order() -> list[Any]:
-    """Those that need attention first, what gets worse next before the rest; at the end the INACTIVE, latest first."""
+    """Return the sort order: first servers that need attention, then by next change; INACTIVE last, newest first."""
     return [
         sql.build_expression("attention_rank", IntegerField()),
         sql.build_expression("next_change_at", FloatField(), initial_delay=liveness_conf().initial_delay),
@@ -36,33 +36,33 @@ def attention_order() -> list[Any]:
 
 
 def servers_by_attention(cluster: str = "") -> QuerySet[Server]:
-    """Servers, of one cluster or of all, as `servers_with_silence()` has them, in `attention_order()`: what it
-    takes to choose some."""
+    """Return servers as in `servers_with_silence()`, of one cluster (empty: of all), in `attention_order()`.
+
+    Only the columns that are needed to choose some of them are computed.
+    """
     return servers_within_cluster(cluster, servers_with_silence()).order_by(*attention_order())
 
 
 def details_of_servers(chosen: "QuerySet[Any, Any] | Given") -> QuerySet[TimedServer]:
-    """Of these servers, in `attention_order()`, all that is to be known."""
+    """Return all details of the chosen servers, in `attention_order()`."""
     return servers_with_held_attempts().filter(pk__in=chosen).order_by(*attention_order())
 
 
 def instance_servers(limit: int, ended: int = 20, cluster: str = "") -> QuerySet[TimedServer]:
-    """Servers that are present, at most `limit`, and those that ended last, of one cluster or of all, in
-    `attention_order()`."""
+    """Return at most `limit` present servers and the `ended` ones that ended last, in `attention_order()`."""
     last = servers_within_cluster(cluster, Server.objects.filter(INACTIVE)).order_by("-state_changed_at")
     present = servers_by_attention(cluster).filter(~INACTIVE)
     return details_of_servers(present.values("pk")[:limit].union(last.values("pk")[:ended]))
 
 
 def servers_needing_attention(limit: int = 100, cluster: str = "") -> list[TimedServer]:
-    """Servers as `servers_with_held_attempts()` has them that need attention, of one cluster or of all, in
-    `attention_order()`."""
+    """Return servers that need attention as in `servers_with_held_attempts()`, in `attention_order()`."""
     needing = servers_by_attention(cluster).filter(Q(needs_attention=True))
     return list(details_of_servers(needing.values("pk")[:limit]))
 
 
 def attempts_of_server(server: UUID) -> list[Attempt]:
-    """What a server holds, and its last attempts, with what lists show of them and of their jobs; latest first."""
+    """Return the attempts that a server holds, and its last ones, latest first, with the fields that lists show."""
     return compose_attempts().fetch(server=server)
 
 

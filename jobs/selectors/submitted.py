@@ -1,16 +1,17 @@
-"""Jobs as they are when they were just submitted, for the answer."""
+"""Builds jobs as they were just submitted. Used for the response."""
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import prefetch_related_objects
 
-from controlplane.core.json_bodies import read_stored
+from controlplane.core.json_bodies import read_json
 from jobs.conf import conf
 from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
-from jobs.selectors.jobs import attempts_and_late_reports, jobs_with_attempts, jobs_with_flags
+from jobs.selectors.jobs import attempts_and_superseded_reports, jobs_with_attempts, jobs_with_flags
 from jobs.sql.rows.submission import SubmittedJob
 from jobs.states import JobKind, JobState, RetryBackoff, Unmatched
 
@@ -26,36 +27,42 @@ DEFAULTS: dict[str, Any] = {
     "retry_on": None,
     "good_until": None,
     "traceparent": None,
+    "isolation": None,
     "available_at": None,
 }
-"""What is so of a job of which nobody says otherwise, as `job_values` in jobs/sql/rules.sql has it."""
+"""Default values of a submitted job, the same as in the rule `job_values` of jobs/sql/rules.sql."""
 
 
-class Nothing(tuple[Any, ...]):
-    """What would be asked for, where it is known that there is none."""
+class NoRows(tuple[Any, ...]):
+    """Related rows of a job that certainly has none, without a query."""
 
-    def all(self) -> "Nothing":
+    def all(self) -> "NoRows":
         return self
 
 
 class UntouchedJob:
-    """A job that nobody has touched since it was stored, with all that `jobs_with_attempts()` has of one. It comes from
-    the statement that stored it: a model of it would have to be read, and takes longer to make than to store."""
+    """A new job that nothing has changed since it was stored, with the attributes of `jobs_with_attempts()`.
+
+    It is built from the row of the statement that stored it. A model instance would have to be read, and building it
+    takes longer than storing the job.
+    """
 
     state = JobState.PENDING
-    attempts = late_reports = Nothing()
+    attempts = late_reports = NoRows()
     flags: tuple[str, ...] = ()
+    duplicate = False
     resubmissions = retries = 0
+    payload_from = None
     resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
     cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
     def __init__(self, row: SubmittedJob, kind: JobKind, namespace: str, content: dict[str, Any]) -> None:
-        """`content`: what is not as in `DEFAULTS`; it becomes this job's own."""
+        """`content` has the fields that differ from `DEFAULTS`. This object keeps it."""
         self.__dict__ = content
         self.kind, self.namespace = kind, namespace
         self.id, self.left_out = row.id, row.left_out or []
-        self.action = read_stored(row.action)
-        self.payload = None if row.payload is None else read_stored(row.payload)
+        self.action = read_json(row.action)
+        self.payload = None if row.payload is None else read_json(row.payload)
         self.created_at, self.available_at, self.good_until = row.created_at, row.available_at, row.good_until
 
 
@@ -67,30 +74,39 @@ class Submitted(NamedTuple):
     id: UUID
     is_new: bool
     job: UntouchedJob | None
-    """None: it is to be read."""
+    """None if the job must be read from the database."""
+    is_duplicate: bool = False
+    """True if a unique key found a job that was already there."""
 
 
 def stays_untouched(content: Mapping[str, Any]) -> bool:
-    """Nothing has begun of a job of this content when it was stored, and nothing is to be said of its waiting."""
+    """Return True if a job with this content has not begun when it is stored, and cannot have a flag yet."""
     is_execution = content["action"]["type"] == "execution"
     return not is_execution and content.get("unmatched") != Unmatched.WAIT and conf().unmatched_after is not None
 
 
-def submitted_jobs(submitted: Iterable[Submitted], *, are_whole: bool) -> list[Any]:
-    """These jobs as `jobs_with_attempts()` has them, without what is large of them unless `are_whole`."""
+def submitted_jobs(submitted: Sequence[Submitted], *, are_whole: bool) -> list[Any]:
+    """Return these jobs as in `jobs_with_attempts()`, without large fields unless `are_whole` is set."""
     to_read = [one.id for one in submitted if one.job is None]
     stored = read_jobs(to_read, are_whole) if to_read else {}
-    return [one.job or stored[one.id] for one in submitted]
+    return [one.job or with_duplicate(stored[one.id], is_duplicate=one.is_duplicate) for one in submitted]
+
+
+def with_duplicate(job: WorkerJob, *, is_duplicate: bool) -> WorkerJob:
+    """Return a copy of a job with `duplicate`, because a list may have a job twice: once new, and once found again."""
+    answered = copy.copy(job)
+    vars(answered)["duplicate"] = is_duplicate
+    return answered
 
 
 def read_jobs(ids: list[UUID], are_whole: bool) -> dict[UUID, WorkerJob]:
-    """Those that were never claimed have no attempts, and are not asked for any."""
+    """Read jobs by id. Jobs that were never claimed have no attempts, so these are not queried."""
     jobs = jobs_with_attempts().prefetch_related(None)
     stored = (jobs if are_whole else without_large(jobs)).in_bulk(ids)
     for job in stored.values():
         if not job.attempt_count:
             vars(job)["_prefetched_objects_cache"] = {"attempts": (), "late_reports": ()}
     if claimed := [job for job in stored.values() if job.attempt_count]:
-        prefetch_related_objects(claimed, *attempts_and_late_reports())
+        prefetch_related_objects(claimed, *attempts_and_superseded_reports())
     jobs_with_flags(stored.values())
     return stored

@@ -1,4 +1,4 @@
-"""Reads of triggers and their slots for the API and the pages."""
+"""Reads triggers and their slots for the API and the pages."""
 
 from datetime import datetime
 from typing import Any
@@ -16,26 +16,27 @@ SLOTS_SHOWN = 20
 
 
 def triggers_with_slots() -> QuerySet[Trigger]:
-    """Triggers with their last slots, `last_slots`, latest first, and `now`."""
+    """Return triggers with their last slots, latest first (`last_slots`), and `now`."""
     last = Prefetch("slots", TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
     return Trigger.objects.prefetch_related(last).annotate(now=ClockTimestamp()).order_by("name")
 
 
 def triggers_with_guards() -> QuerySet[Trigger]:
-    """Triggers with what decides what may be done to them, whether an evaluation is `in_flight`; and `now`."""
+    """Return triggers with the annotation for guards, `in_flight` (an evaluation has not ended), and `now`."""
     in_flight = TriggerSlot.objects.filter(trigger=OuterRef("pk"), outcome=SlotOutcome.EVALUATING)
     return Trigger.objects.annotate(in_flight=Exists(in_flight), now=ClockTimestamp())
 
 
 def trigger_details(trigger: UUID) -> Any:
-    """A trigger as `triggers_with_guards()` has it, with what was done to it, `action_events`; None: there is
-    none."""
+    """Return a trigger as in `triggers_with_guards()`, with its `action_events`, or None if it does not exist."""
     return triggers_with_guards().annotate(action_events=action_events(Subject.TRIGGER)).filter(pk=trigger).first()
 
 
 def slots_page(trigger: UUID, before: datetime | None, outcome: str | None, limit: int) -> QuerySet[TriggerSlot]:
-    """Slots of a trigger that have come, latest first, with the states of their jobs and executions, `job_state` and
-    `execution_state`; None: there is none, or not any more."""
+    """Return the past slots of a trigger, latest first, with the `job_state` and `execution_state` of each.
+
+    A state is None if there is no such job or execution, or if it was deleted.
+    """
     slots = TriggerSlot.objects.filter(trigger=trigger)
     slots = slots.filter(slot__lt=before) if before else slots
     slots = slots.filter(outcome=outcome) if outcome else slots

@@ -1,8 +1,8 @@
-"""An operator's action on many jobs, servers or other things: begun by a request, done item by item, wherever that is.
+"""Batches: an operator's action on many objects. A request stores the batch, any process works on its items.
 
-Each item is acted on for itself by the service that acts on one, and that is recorded in the same transaction; of steps
-and executions in the next. What a process that died had taken on, another takes on when the lease is over; where the
-first had acted, and not recorded it, the event tells.
+Each item is acted on by the service for one object. The result is recorded in the same transaction; for steps and
+executions in the next one. If a process ends before it records a result, another one takes the item after the lease. If
+the first process had already acted, the second one finds the event of the action.
 """
 
 import time
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import orjson
 import structlog
 from django.db import DatabaseError
 from django.dispatch import Signal
 
 from controlplane.core.database import transaction
+from controlplane.core.json_bodies import read_json, write_json
 from controlplane.core.problems import Problem
 from controlplane.core.transactions import (
     is_transient_error,
@@ -32,25 +32,25 @@ from jobs.sql import sql
 from jobs.sql.rows.batches import LeasedItem
 from jobs.states import BatchState, ItemOutcome
 from liveness.models import ServerEvent
-from liveness.services.action_events import Subject, record_action
+from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
 MOST_ITEMS = 100_000
 LEASE = 60
-"""Seconds for which whoever has taken items on is waited for."""
-TAKEN_AT_ONCE = 20
+"""Seconds after which another process takes items that were not finished."""
+ITEMS_AT_ONCE = 20
 BUDGET = 1.5
-"""Seconds after which no other items are taken on: the rest is for the next tick."""
+"""Seconds after which no further items are taken. The next tick takes the others."""
 
 item_done = Signal()
-"""Sent with `item`, and the `row` that it is about, in the transaction that records that it was acted on."""
+"""Sent with `item` and the `row` it acted on, in the transaction that records the result."""
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What is to be done to some, and who wants it."""
+    """Operation, its objects in words, and the person or token that requests it."""
 
     operation: str
     by: str
@@ -60,11 +60,11 @@ class BatchPlan:
     query: str = ""
     label: str = ""
     namespaces: Collection[str] | None = None
-    """Those that are acted within. None: all."""
+    """Namespaces that the action may reach (None: all)."""
     user_key: str | None = None
-    """Of the user who wants it. None: a token does."""
+    """Key of the user who requests the batch (None: a token does)."""
     key: str | None = None
-    """The same again finds the batch that it began."""
+    """Idempotency key: a call with the same key finds the same batch."""
     left_out: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -79,15 +79,20 @@ class BatchPlan:
 def begin_batch(
     operation: str, by: str, note: str, parameters: dict[str, Any], items: list[tuple[UUID, str]], **described: Any
 ) -> UUID:
-    """Have an operation done to these, each with what was `seen` of it (empty: whatever it is now). With a `key` in the
-    parameters that a batch has already, it is that one."""
+    """Begin a batch for these items, each with the state in which it was `seen` (empty: any state). Return its id.
+
+    If the parameters have the `key` of an existing batch, return that batch.
+    """
     plan = BatchPlan(operation, by, note, parameters, **{"key": parameters.get("key") or None, **described})
     return store_batch(plan, items) or Batch.objects.values_list("pk", flat=True).get(key=plan.key)
 
 
 def submit_batch(plan: BatchPlan, ids: list[UUID], *, are_named: bool) -> tuple[UUID, bool]:
-    """Have it done to these, whatever they are now: the id, and whether it is new. Raises KeyTaken where another began
-    with its key meanwhile, also when the ids `are_named` by the caller, and are others."""
+    """Begin a batch for these ids. Return the id of the batch, and whether it is new.
+
+    Raises KeyTaken if the key belongs to another batch. With `are_named` the caller named the ids, so a batch with
+    other ids is another batch.
+    """
     if begun := store_batch(plan, [(id, "") for id in ids]):
         return begun, True
     known = find_batch(plan, ids if are_named else None)
@@ -97,7 +102,7 @@ def submit_batch(plan: BatchPlan, ids: list[UUID], *, are_named: bool) -> tuple[
 
 
 def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
-    """The batch that an earlier call with the same key began. Raises KeyTaken where that was another."""
+    """Return the batch of an earlier call with the same key, or None. Raises KeyTaken if that batch is another one."""
     known = Batch.objects.filter(key=plan.key).first() if plan.key is not None else None
     if known is None:
         return None
@@ -112,12 +117,22 @@ def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
     return known.pk
 
 
+def list_item_namespaces(plan: BatchPlan, ids: list[UUID]) -> list[str] | None:
+    """Return the namespaces of the items, or None if none of them is left. They decide who sees and stops the batch."""
+    if plan.reached is not None and len(plan.reached) == 1:
+        return plan.reached
+    rows = SUBJECTS[OPERATIONS[plan.operation].subject].model._default_manager.filter(pk__in=ids)
+    return list(rows.order_by("namespace").values_list("namespace", flat=True).distinct()) or None
+
+
 def store_batch(plan: BatchPlan, items: list[tuple[UUID, str]]) -> UUID | None:
+    ids = [id for id, _ in items]
     begun = sql.begin_batch.fetch_row(
         key=plan.key, operation=plan.operation, subject_type=OPERATIONS[plan.operation].subject, label=plan.title,
         chosen=plan.chosen, query=plan.query, actor=plan.by, note=plan.note, user_key=plan.user_key,
-        namespaces=plan.reached, parameters=orjson.dumps(plan.parameters).decode(),
-        left_out=orjson.dumps(plan.left_out).decode(), ids=[id for id, _ in items], seen=[seen for _, seen in items],
+        namespaces=plan.reached, item_namespaces=list_item_namespaces(plan, ids),
+        parameters=write_json(plan.parameters).decode(), left_out=write_json(plan.left_out).decode(), ids=ids,
+        seen=[seen for _, seen in items],
     )  # fmt: skip
     if begun is None:
         return None
@@ -128,26 +143,26 @@ def store_batch(plan: BatchPlan, items: list[tuple[UUID, str]]) -> UUID | None:
 
 
 def run_batches() -> int:
-    """Go on with what there is to do, until all is done or the budget is spent; how many items were taken on."""
+    """Work on items until all are done or the budget is spent. Return how many items were taken."""
     began, done = time.monotonic(), 0
-    while time.monotonic() - began < BUDGET and (number := run_items(None, TAKEN_AT_ONCE)):
+    while time.monotonic() - began < BUDGET and (number := run_items(None, ITEMS_AT_ONCE)):
         done += number
     return done
 
 
 def run_batch(batch: UUID, limit: int) -> int:
-    """Go on with one batch, with so many of its items; how many were taken on."""
+    """Work on at most `limit` items of one batch. Return how many were taken."""
     done = 0
-    while done < limit and (number := run_items(batch, min(TAKEN_AT_ONCE, limit - done))):
+    while done < limit and (number := run_items(batch, min(ITEMS_AT_ONCE, limit - done))):
         done += number
     return done
 
 
 def run_items(batch: UUID | None, number: int) -> int:
-    """Take on so many items, and act on each; how many were taken on, to the one at which its batch was stopped."""
+    """Take up to `number` items and act on each. Return how many were taken, up to the item that stopped the batch."""
     items = sorted(lease_items(batch, number))
     for place, item in enumerate(items, 1):
-        # Of an item whose outcome cannot be kept the lease stays: it is taken on again when that is over.
+        # If the result of an item cannot be stored, its lease stays, and it is taken again afterwards.
         with isolate_row("batch", item.id):
             if run_item(item) == BatchState.STOPPED:
                 return place
@@ -155,8 +170,10 @@ def run_items(batch: UUID | None, number: int) -> int:
 
 
 def lease_items(batch: UUID | None, number: int) -> list[LeasedItem]:
-    """Take on the next items, of this batch or (None) of the one that was worked on longest ago, so that a large batch
-    keeps no other waiting; nor does one that cannot be written."""
+    """Lease the next items of `batch`, or (None) of the batch that was worked on longest ago.
+
+    So a large batch does not delay the others, and neither does a batch that cannot be written.
+    """
     for each in [row.id for row in sql.list_due_batches.fetch_rows()] if batch is None else [batch]:
         with isolate_row("lease_items", each):
             if items := sql.lease_items.fetch_rows(batch=each, number=number, seconds=float(LEASE)):
@@ -165,9 +182,9 @@ def lease_items(batch: UUID | None, number: int) -> list[LeasedItem]:
 
 
 def run_item(item: LeasedItem) -> str | None:
-    """Act on one item, and note what came of it; the state of its batch. None: somebody else has done it meanwhile."""
+    """Act on one item and record the result. Return the state of its batch, or None if another process did it."""
     states: list[str | None] = []
-    parameters = {**orjson.loads(item.parameters), "note": item.note}
+    parameters = {**read_json(item.parameters), "note": item.note}
     if "key" in parameters:
         parameters["key"] = parameters["key"] or str(item.batch)
     try:
@@ -184,7 +201,7 @@ def run_item(item: LeasedItem) -> str | None:
         if is_transient_error(error):
             raise
         record_left_out("batch", item.id, error)
-        return record_outcome(item, ItemOutcome.REFUSED, "The database refuses it: the log has why.")
+        return record_outcome(item, ItemOutcome.REFUSED, "The database refused the change: see the log for the reason.")
     return states[-1]
 
 
@@ -204,7 +221,7 @@ def record_outcome(item: LeasedItem, outcome: ItemOutcome, reason: str = "", res
 
 
 def was_done(item: LeasedItem) -> bool:
-    """Whether an earlier try has acted, and only its outcome is missing."""
+    """Return True if an earlier try has acted, and only its result was not recorded."""
     operation = OPERATIONS[item.operation]
     return ServerEvent.objects.filter(
         subject_type=operation.subject,
@@ -217,7 +234,7 @@ def was_done(item: LeasedItem) -> bool:
 
 @retried_atomic
 def stop_batch(batch: UUID, by: str, note: str) -> None:
-    """No other item is begun; what is done stays done. Raises BatchEnded."""
+    """Stop a batch: no further item begins, finished items stay. Raises BatchEnded."""
     if not sql.stop_batch.fetch_rows(batch=batch, actor=by):
         raise BatchEnded
-    record_action("stop_batch", by, note, Subject(SubjectType.INSTANCE, batch, f"batch {batch}"))
+    record_action("stop_batch", by, note, ActionSubject(SubjectType.INSTANCE, batch, f"batch {batch}"))

@@ -1,22 +1,23 @@
-"""Executions are ended: by hand, or by their timeout. With an execution its children end, as many levels as there are.
+"""Cancels executions, by hand or because of their timeout, together with all their child executions.
 
-In two transactions: first the execution is CANCELLING, and nothing of it is given out or begins any more (statements
-`claim_jobs`, `start_attempts`); then its jobs are cancelled, a batch at a time. When the last of them has ended it is
-CANCELLED. A crash between the two is finished by the sweep.
+Two transactions: the first sets the execution to CANCELLING, so that no step of it is claimed or started any more
+(statements `claim_jobs`, `start_attempts`). The second cancels its jobs, one batch at a time. The execution is
+CANCELLED when the last job has ended. If the process crashes between the two, the sweep finishes the cancellation.
 """
 
 from contextlib import suppress
 from uuid import UUID
 
-import orjson
 import structlog
 
+from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import isolate_row, retried_atomic
 from jobs.errors import CancelRequested, ExecutionUnknown
 from jobs.models import Execution
-from jobs.services import guards, propagation
+from jobs.services import guards
+from jobs.services.executions import advance_executions
 from jobs.sql import sql
-from liveness.services.action_events import Subject, record_action
+from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -25,17 +26,17 @@ BATCH = 1000
 
 
 def cancel_execution(
-    execution: UUID, by: str, owner: UUID | None = None, *, note: str = "", subject: Subject | None = None
+    execution: UUID, by: str, owner: UUID | None = None, *, note: str = "", subject: ActionSubject | None = None
 ) -> None:
-    """An execution is CANCELLING until the last of its steps has ended. Asking again changes nothing. The `subject` is
-    the job that was cancelled, where the execution is one's.
+    """Cancel an execution. It is CANCELLING until the last of its steps has ended; a second call changes nothing.
 
-    Raises ExecutionUnknown, also when it is not the owner's (None: everybody's), and ExecutionEnded.
+    `owner` is the client whose executions may be cancelled (None: all). `subject` is the job that was cancelled, if
+    the execution belongs to a job. Raises ExecutionUnknown and ExecutionEnded.
     """
     existing = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner})).first()
     if existing is None:
         raise ExecutionUnknown
-    subject = subject or Subject(SubjectType.EXECUTION, execution, existing.name)
+    subject = subject or ActionSubject(SubjectType.EXECUTION, execution, existing.name)
     if not stop_by_hand(execution, by, note, subject):
         existing.refresh_from_db(fields=["state"])
         with suppress(CancelRequested):
@@ -45,7 +46,7 @@ def cancel_execution(
 
 
 @retried_atomic
-def stop_by_hand(execution: UUID, by: str, note: str, subject: Subject) -> list[UUID]:
+def stop_by_hand(execution: UUID, by: str, note: str, subject: ActionSubject) -> list[UUID]:
     stopped = stop_executions([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}")
     if stopped:
         record_action(f"cancel_{subject.type}", by, note, subject)
@@ -53,7 +54,7 @@ def stop_by_hand(execution: UUID, by: str, note: str, subject: Subject) -> list[
 
 
 def cancel_overdue_executions() -> dict[str, int]:
-    """Executions past their timeout_seconds are cancelled, with EXECUTION_TIMEOUT; how many, if any."""
+    """Cancel executions past their `timeout_seconds`, with the code EXECUTION_TIMEOUT. Return how many, if any."""
     count, after = 0, UUID(int=0)
     while due := sql.find_overdue_executions.fetch_rows(batch=BATCH, after=after):
         for row in due:
@@ -67,16 +68,16 @@ def cancel_overdue_executions() -> dict[str, int]:
 
 @retried_atomic
 def stop_executions(executions: list[UUID], code: str, message: str) -> list[UUID]:
-    """Running executions are CANCELLING, and their children; which."""
+    """Set running executions and their children to CANCELLING. Return their ids."""
     sql.lock_roots.fetch_rows(executions=executions)
-    error = orjson.dumps({"code": code, "message": message}).decode()
+    error = write_json({"code": code, "message": message}).decode()
     stopped = [row.id for row in sql.cancel_executions.fetch_rows(executions=executions, error=error)]
-    propagation.advance_executions(stopped)
+    advance_executions(stopped)
     return stopped
 
 
 def halt_all_trees() -> None:
-    """Cancel the jobs of all executions that are CANCELLING: of each tree for itself."""
+    """Cancel the jobs of all CANCELLING executions, tree by tree."""
     after = UUID(int=0)
     while trees := sql.find_halting_trees.fetch_rows(batch=BATCH, after=after):
         for tree in trees:
@@ -86,7 +87,7 @@ def halt_all_trees() -> None:
 
 
 def halt_tree(root: UUID) -> None:
-    """Cancel the jobs of the executions of a tree that are CANCELLING."""
+    """Cancel the jobs of all CANCELLING executions of one tree."""
     while halt_batch_of_tree(root) == BATCH:
         pass
 
@@ -94,14 +95,14 @@ def halt_tree(root: UUID) -> None:
 @retried_atomic
 def halt_batch_of_tree(root: UUID) -> int:
     rows = sql.halt_steps.after(sql.lock_roots).fetch_rows(executions=[root], root=root, batch=BATCH)
-    propagation.advance_executions({row.execution for row in rows})
+    advance_executions({row.execution for row in rows})
     return len(rows)
 
 
 @retried_atomic
 def cancel_blocked_step(step: UUID, execution: UUID, *, action: str, by: str, note: str) -> bool:
-    """A step that waits for others is CANCELLED; whether it still did."""
+    """Cancel a step that waits for other steps. Return False if it does not wait any more."""
     sql.lock_roots.fetch_rows(executions=[execution])
     was_blocked = bool(sql.cancel_blocked_step.fetch_rows(job=step, action=action, actor=by, note=note))
-    propagation.advance_executions([execution])
+    advance_executions([execution])
     return was_blocked

@@ -1,6 +1,6 @@
-"""What Celery workers say of their tasks: jobs with attempts that a broker gives out, not we.
+"""Tasks that Celery workers report. Each task is a job whose attempts the broker gives out, not the control plane.
 
-Such a job is never claimed. When its worker is lost it waits, as any other, until another worker has the message.
+Such a job is never claimed. If its worker is lost it waits, like any job, until another worker has the message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,25 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.db import DatabaseError
 
+from controlplane.core.json_bodies import write_json
 from controlplane.core.statements import fetch_result_sets
 from controlplane.core.transactions import record_left_out, run_in_halves
 from jobs.conf import conf
 from jobs.errors import TooOften
 from jobs.sql import sql
 from jobs.states import TaskState
-from liveness import states
 from liveness.errors import ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.services.tokens import ServerToken
 
 BATCH_LIMIT = 500
 """Tasks in one call."""
 SAME_LIMIT = 10
-"""Reports of one task in one call: each is applied for itself."""
+"""Reports on one task in one call. Each is applied by itself."""
 NAMES_LIMIT = 500
-"""Names of tasks that are counted of one worker."""
+"""Task names that are counted for each worker."""
 
 ALWAYS = ("lock_reported_tasks", "set_ended_tasks_aside", "add_tasks")
 GOING_ON = ("move_redelivered_tasks", "begin_tasks", "start_tasks", "keep_tasks_alive")
@@ -37,13 +36,13 @@ STATEMENTS: dict[TaskState, tuple[str, ...]] = {
     TaskState.QUARANTINED: (*ENDING, "quarantine_waiting_tasks"),
     TaskState.SENT: ("confirm_sent_tasks",),
 }
-"""What is said for each state, in the order of ORDER; ENDING for all others."""
+"""Statements for each reported state, besides ALWAYS; ENDING for all other states. They run in the order of ORDER."""
 ORDER = (*ALWAYS, *GOING_ON, "end_tasks", "quarantine_waiting_tasks", "confirm_sent_tasks", "judge_reported_tasks")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of the attempts of a call: those that are to be revoked, and those of which a word came too late."""
+    """Attempts of a call that the worker must cancel, and attempts whose report is superseded (`late`)."""
 
     cancel: list[UUID] = field(default_factory=list)
     late: list[UUID] = field(default_factory=list)
@@ -52,10 +51,10 @@ class Judgement:
 def record_tasks(
     token: ServerToken, tasks: list[dict[str, Any]], tally: list[dict[str, Any]], counter: UUID | None
 ) -> Judgement:
-    """Note what a worker says of its tasks; one round trip, unless it says several things of one task.
+    """Record the tasks that a worker reports. One round trip, unless a call has several reports on one task.
 
-    The same again changes nothing. What the database does not take is left out. Raises ServerUnknown, TokenRevoked,
-    ServerNotRunning, TooOften.
+    A repeated report changes nothing. A task that the database refuses is left out. Raises ServerUnknown, TokenRevoked,
+    ServerNotRunning and TooOften.
     """
     judged = Judgement()
     turns = list(divide_into_turns(tasks))
@@ -67,13 +66,13 @@ def record_tasks(
 
 
 def divide_into_turns(tasks: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """In each of them each task once, in order: nearly always one. Raises TooOften."""
+    """Yield lists in which each task occurs once, in order. There is nearly always one list. Raises TooOften."""
     turns: list[list[dict[str, Any]]] = [[]]
     seen: dict[str, int] = {}
     for task in tasks:
         turn = seen[task["id"]] = seen.get(task["id"], -1) + 1
         if turn == SAME_LIMIT:
-            raise TooOften(f"A call says up to {SAME_LIMIT} things of one task; of {task['id']} it says more.")
+            raise TooOften(f"A call may have {SAME_LIMIT} reports on one task; this one has more on {task['id']}.")
         if turn == len(turns):
             turns.append([])
         turns[turn].append(task)
@@ -83,7 +82,7 @@ def divide_into_turns(tasks: list[dict[str, Any]]) -> Iterator[list[dict[str, An
 def record_turn(
     token: ServerToken, tasks: list[dict[str, Any]], tally: list[dict[str, Any]], counter: UUID | None
 ) -> list[Any]:
-    """The judgements on some tasks, each of which is said once."""
+    """Record tasks that occur once each. Return a row for each attempt to cancel and each superseded report."""
 
     def record_some(some: Sequence[dict[str, Any]], counts: Sequence[dict[str, Any]] = ()) -> list[Any]:
         needed = {name for task in some for name in STATEMENTS.get(task["state"], ENDING)}
@@ -94,8 +93,8 @@ def record_turn(
             *([sql.count_tasks] if counts else []),
             server=token.server,
             version=token.version,
-            tasks=orjson.dumps(list(some)).decode(),
-            tally=orjson.dumps(list(counts)).decode(),
+            tasks=write_json(list(some)).decode(),
+            tally=write_json(list(counts)).decode(),
             counter=counter,
             names_kept=NAMES_LIMIT,
             kept=conf().job_retention,
@@ -113,17 +112,17 @@ def record_turn(
     try:
         return record_some(tasks, tally)
     except DatabaseError:
-        # Said apart, so that what is wrong with one task keeps no count back.
+        # In separate calls, so that a task that cannot be stored does not hold back the counts.
         rows = run_in_halves(record_some, tasks, leave_out_task) if tasks else []
         record_some([], tally)
         return rows
 
 
 def refuse_server(token: ServerToken, rows: list[Any]) -> None:
-    """Raises what keeps this server from speaking of tasks; nothing was changed then."""
+    """Raise the error if this server may not report tasks. The statements have changed nothing then."""
     if not rows:
         raise ServerUnknown
     if rows[0].token_version != token.version:
         raise TokenRevoked("This server token was revoked: register again.")
-    if rows[0].state in states.RETIRED:
+    if rows[0].has_ended:
         raise ServerNotRunning

@@ -1,36 +1,41 @@
-"""A worker asks for work."""
+"""Claims: gives waiting jobs to workers that ask for work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 from uuid import UUID
 
-import orjson
 from django.db import DatabaseError
 
 from controlplane.core.database import transaction
+from controlplane.core.json_bodies import read_json
 from controlplane.core.paging import ANSWER_LIMIT
 from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
-from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
+from jobs.errors import HeartbeatStale, NotAWorker, NotRunningYet, ServerCordoned, ServerInMaintenance
 from jobs.models import WorkerJob
+from jobs.services.claim_floors import floors
+from jobs.services.hints import announcer
 from jobs.sql import sql
 from jobs.sql.rows.claiming import GivenAttempt
 from jobs.states import JobKind, JobState
-from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import ClusterMaintenance, Instance, Server
+from liveness.services import detection
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState
 
 CANDIDATES_LIMIT = 1000
-"""Jobs that are tried one by one for a worker when one of those that it is to have cannot be written."""
+"""Number of jobs that are tried one by one for a worker after a claim failed, because a row cannot be written."""
 
 
 @dataclass(frozen=True)
 class ClaimedAttempt:
-    """An attempt that was given to a worker."""
+    """An attempt that was given to a worker.
+
+    `traceparent` is the trace of the job, `former_traceparent` that of its previous attempt.
+    """
 
     id: UUID
     number: int
@@ -38,32 +43,38 @@ class ClaimedAttempt:
     kind: str
     action: dict[str, Any]
     payload: Any
+    payload_from: dict[str, str] | None
     timeout_seconds: float | None
     execution: UUID | None
     step: str | None
     checkpoint: Any
     traceparent: str | None
     former_traceparent: str | None
+    isolation: str | None
 
 
-def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[ClaimedAttempt]:
-    """At most `limit` attempts for the worker, as many as it has room for and one answer holds. One round trip.
+def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> list[ClaimedAttempt]:
+    """Give a worker at most `limit` attempts: as many as it has room for and as fit into one response. One round trip.
 
-    The same `request_id` again returns the same attempts. Raises what says why a server gets no work.
+    It may hold `ahead` attempts more than it has slots.
+
+    A call with the same `request_id` returns the same attempts. Raises the error that explains why a server gets no
+    work (see `refuse_claim`).
     """
     try:
-        rows = fetch_claimed_rows(token, limit, request_id)
+        rows = fetch_claimed_rows(token, limit, request_id, ahead=ahead)
     except DatabaseError as error:
         if is_transient_error(error):
             raise
-        rows = fetch_claimed_rows(token, limit, request_id, find_writable_jobs(token, limit))
+        rows = fetch_claimed_rows(token, limit, request_id, find_writable_jobs(token, max(1, limit + ahead)), ahead)
     return [
         ClaimedAttempt(
-            row.id, row.number, row.job, row.kind, orjson.loads(row.action),
-            None if row.payload is None else orjson.loads(row.payload), row.timeout_seconds,
+            row.id, row.number, row.job, row.kind, read_json(row.action),
+            None if row.payload is None else read_json(row.payload),
+            None if row.payload_from is None else read_json(row.payload_from), row.timeout_seconds,
             row.execution, row.step,
-            None if row.checkpoint is None else orjson.loads(row.checkpoint), row.traceparent,
-            row.former_traceparent,
+            None if row.checkpoint is None else read_json(row.checkpoint), row.traceparent,
+            row.former_traceparent, row.isolation,
         )
         for row in rows
         if row.id is not None
@@ -71,26 +82,32 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -
 
 
 def fetch_claimed_rows(
-    token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None
+    token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None, ahead: int = 0
 ) -> list[GivenAttempt]:
-    """The rows of what is given to a worker; of some jobs `only`, or of all."""
+    """Run the claim and return its rows. `only` restricts it to these jobs (None: all jobs)."""
+    # Only a process that serves is notified of jobs that come back to earlier positions.
+    known = floors.known_to(token.server) if announcer.enabled and only is None else None
     rows = fetch_prepared_rows(
         sql.claim_jobs.after(sql.lock_server),
         server=token.server,
         version=token.version,
         limit=limit,
+        ahead=ahead,
         request=request_id,
         only=None if only is None else list(only),
         staleness_multiplier=conf().staleness_multiplier,
         most=ANSWER_LIMIT,
+        known=known and known.text,
     )
+    if known and rows[0].seen is not None:
+        floors.learn(token.server, known, rows[0].seen)
     if rows[0].server is None:
         refuse_claim(token, rows[0].obstacle)
     return rows
 
 
 def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
-    """The next jobs that the worker could have, without those that cannot be written."""
+    """Return the next jobs that the worker could have and that can be written to the database."""
 
     @retried_atomic
     def try_claim(some: Sequence[UUID]) -> list[UUID]:
@@ -117,7 +134,7 @@ def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
 
 
 def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
-    """Say why this server gets no work: the first filter that keeps it from any, `obstacle_to_work`."""
+    """Raise the error for the first filter that keeps this server from any work (rule `obstacle_to_work`)."""
     server = Server.objects.filter(pk=token.server).first()
     if server is None:
         raise ServerUnknown
@@ -125,26 +142,27 @@ def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
         raise TokenRevoked("This server token was revoked: register again.")
     match obstacle:
         case "type":
-            raise NotAWorker(f"Only a server of type WORKER claims jobs; this one is a {server.type}.")
-        case "state" if server.state in states.RETIRED:
+            raise NotAWorker(f"Only a server of type WORKER claims jobs; this one has the type {server.type}.")
+        case "state" if server.has_ended:
             raise ServerNotRunning
         case "state" if server.state == ServerState.DISCONNECTED:
             raise ServerDisconnected
         case "state" if server.state != ServerState.MAINTENANCE:
-            raise NotRunningYet(f"This server is {server.state}; it gets work while it is RUNNING.")
+            raise NotRunningYet(f"This server is {server.state}. It gets work when it is RUNNING.")
         case "state" | "maintenance":
-            raise Maintenance(describe_maintenance(server.cluster))
+            raise ServerInMaintenance(describe_maintenance(server.cluster))
         case "cordon" if server.drain_deadline is not None:
             raise ServerCordoned(
                 f"This server is being drained by {server.cordoned_by}: it gets no work until it is undrained."
             )
         case "cordon":
             raise ServerCordoned(f"This server is cordoned by {server.cordoned_by}: {server.cordon_reason}")
+    detection.log_stale_workers(token.server)
     raise HeartbeatStale
 
 
 def describe_maintenance(cluster: str) -> str:
-    """Who put the control plane in maintenance, or a cluster, and why; nothing where only a server is."""
+    """Return who started the maintenance of the control plane or of the cluster, and why; empty if only a server is."""
     instance, of_cluster = Instance.objects.get(), ClusterMaintenance.objects.filter(cluster=cluster).first()
     if instance.maintenance_since is not None:
         return f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"

@@ -1,30 +1,31 @@
-"""What waits for a moment of the database's clock follows it when it is set back, as a failover may do.
+"""Corrects waiting jobs and triggers when the database's clock was set back, as a failover may do.
 
-Seen by the tick (`advance_clock`) when it stood before the tick before: what is hidden then is hidden no longer
-than one and a half check intervals. Claims pay nothing for it.
+The liveness check notices the jump (`advance_clock`), so a job waits too long for at most one and a half check
+intervals. Claims do not have to check for it.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from django.db import DatabaseError
 from django.db.models import F
 
 from controlplane.core.database import transaction
+from jobs.errors import TriggerUnusable
 from jobs.models import Trigger
-from jobs.services import evaluations
+from jobs.schedules import schedule_slots
 from jobs.sql import sql
 from jobs.states import SlotOutcome
 
 log = structlog.get_logger()
 
 CORRECTED_AFTER = 3 * 3600
-"""Seconds. What begins at a fixed time of day does not begin twice when a clock goes back by less, as Debian's cron has
-it; by more, and the clock was wrong."""
+"""Seconds. A trigger with a fixed time of day does not run twice if the clock goes back by less, as in Debian's cron.
+If it goes back by more, the clock was wrong before, and the trigger runs again."""
 
 
 def follow_clock(by: float) -> None:
-    """Set triggers and jobs back by so many seconds. Interrupted, it is done again by the next check."""
+    """Move triggers and jobs back by `by` seconds. If this is interrupted, the next check does it again."""
     changed = follow_trigger_slots(by)
     if row := sql.follow_clock.fetch_row():
         log.warning("The database's clock was set back", seconds=round(row.by), jobs=row.jobs, triggers=changed)
@@ -32,7 +33,7 @@ def follow_clock(by: float) -> None:
 
 @transaction.atomic
 def follow_trigger_slots(by: float) -> int:
-    """The next slot of each trigger is the next by the clock as it is now; how many changed."""
+    """Compute the next slot of each trigger by the clock as it is now. Return how many changed."""
     now = sql.read_clock.fetch_only_row().now
     ahead = Trigger.objects.filter(enabled=True, next_slot_at__gt=now).order_by("id")
     changed = 0
@@ -40,22 +41,22 @@ def follow_trigger_slots(by: float) -> int:
         try:
             with transaction.atomic():
                 changed += follow_next_slot(trigger, now, by)
-        except DatabaseError:
-            log.exception("A trigger does not follow the clock", trigger=trigger.name)
+        except (DatabaseError, TriggerUnusable):
+            log.exception("A trigger could not be adjusted to the clock", trigger=trigger.name)
     return changed
 
 
-def follow_next_slot(trigger: Trigger, now: object, by: float) -> bool:
+def follow_next_slot(trigger: Trigger, now: datetime, by: float) -> bool:
     had = trigger.slots.filter(slot__gt=now)
-    had.filter(outcome=SlotOutcome.MISSED).delete()  # they are still to come
+    had.filter(outcome=SlotOutcome.MISSED).delete()  # these slots are in the future again
     if repeats_within_day(trigger) or by > CORRECTED_AFTER:
-        # Those that were evaluated were so at these moments; the slots of their names come again.
+        # Move evaluated slots to their real time, because the slots with their old times come again.
         had.update(slot=F("slot") - timedelta(seconds=by))
-    was, trigger.next_slot_at = trigger.next_slot_at, next(evaluations.schedule_slots(trigger, now), None)  # type: ignore[arg-type]
+    was, trigger.next_slot_at = trigger.next_slot_at, next(schedule_slots(trigger, now), None)
     trigger.save(update_fields=["next_slot_at"])
     return trigger.next_slot_at != was
 
 
 def repeats_within_day(trigger: Trigger) -> bool:
-    """Whether it goes by the minute or the hour, not by the time of day."""
+    """Return True if the trigger runs every few minutes or hours, not at a time of day."""
     return trigger.cron is None or "*" in "".join(trigger.cron.split()[:2])

@@ -1,43 +1,43 @@
-"""The evaluation of triggers: a job for each slot, and what its answer starts.
+"""Evaluates triggers: one job for each slot, whose output may start an execution.
 
-Slots are moments of wall time. A slot is evaluated once, however many schedulers there are: it is unique, and of one
-trigger one evaluation is in flight. Slots that pass meanwhile, or while nothing was running, are missed: they are
-listed as soon as somebody looks, and the last of them may be evaluated all the same.
+Slots are moments of wall-clock time. Each slot is evaluated once, however many schedulers run: slots are unique, and a
+trigger has one evaluation in flight. Slots that pass during an evaluation, or while no scheduler runs, are missed. They
+are listed when a scheduler next looks, and the last one may still be evaluated.
 
-An evaluation ends: its tries have a timeout, and one that no worker took up by then gives way to the next slot.
+Every evaluation ends: its tries have a timeout, and if no worker has taken it by then, the next slot replaces it.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from datetime import datetime
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import orjson
 import structlog
-from cronsim import CronSim
 from rest_framework.exceptions import ParseError
 
-from controlplane.agent.secret_values import is_secret
+from controlplane.agent.secrets.values import is_secret
+from controlplane.core.bounds import moment_after
 from controlplane.core.database import transaction
-from controlplane.core.json_bodies import refuse_unstorable
+from controlplane.core.json_bodies import read_foreign_json
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_from_start
 from jobs import states
+from jobs.errors import TriggerUnusable
 from jobs.models import Trigger, TriggerSlot, WorkerJob
-from jobs.services import executions, submission
-from jobs.services.executions import ExecutionPlan
+from jobs.schedules import schedule_slots
+from jobs.services import execution_rows, executions, submission
+from jobs.services.execution_rows import ExecutionPlan
 from jobs.sql import sql
 from jobs.states import JobKind, JobState, Missed, SlotOutcome
 
 log = structlog.get_logger()
 
 MISSED_AFTER = 60
-"""Seconds after which a slot that nobody evaluated is missed."""
+"""Seconds after which a slot that was not evaluated is missed."""
 LISTED_SLOTS = 1000
-"""Missed slots that are listed of one outage; of longer ones the last."""
+"""Missed slots that are listed for one outage. Of a longer outage, the last ones."""
 BATCH = 100
 RETRY_DELAY = 5
 """Seconds between two tries of an evaluation."""
@@ -46,12 +46,12 @@ REASON_LENGTH = 500
 
 @retry_from_start
 def evaluate_due_triggers() -> int:
-    """Have every trigger evaluated whose slot has come; how many. One that cannot be delays no other."""
+    """Evaluate every trigger whose slot is due. Return how many. A trigger that fails does not delay the others."""
     count = 0
     seen: list[UUID] = []
     while True:
         with transaction.atomic():
-            # Held until its next slot is written: another scheduler skips it meanwhile.
+            # Locked until the next slot is written, so that other schedulers skip these triggers.
             due = sql.find_due_triggers.fetch_rows(batch=BATCH, seen=seen)
             triggers = Trigger.objects.in_bulk([row.id for row in due])
             for row in due:
@@ -69,8 +69,10 @@ def evaluate_due_triggers() -> int:
 
 
 def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool) -> bool:
-    """Evaluate the last slot that has come; none while an evaluation is in flight, or where the trigger skips what is
-    missed. The others are listed. Whether one is evaluated."""
+    """Evaluate the last due slot of a trigger and list the others as missed. Return True if a slot is evaluated.
+
+    No slot is evaluated while an evaluation is in flight, or if the last slot is missed and the trigger skips these.
+    """
     assert trigger.next_slot_at is not None  # noqa: S101 - only such triggers are due
     passed: deque[datetime] = deque([trigger.next_slot_at], maxlen=LISTED_SLOTS + 1)
     upcoming = None
@@ -80,7 +82,7 @@ def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool) -> bool:
             break
         passed.append(slot)
     last = passed[-1]
-    # It stays due while an evaluation is in flight: afterwards it is the one to be evaluated, unless it is too late.
+    # While an evaluation is in flight the last slot stays due. It is evaluated afterwards, unless it is too late.
     trigger.next_slot_at = last if in_flight else upcoming
     trigger.save(update_fields=["next_slot_at"])
     is_missed = (now - last).total_seconds() > MISSED_AFTER
@@ -88,7 +90,7 @@ def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool) -> bool:
     if is_evaluated:
         passed.pop()
     record_missed_slots(trigger, passed, "an evaluation was in flight" if in_flight else "")
-    # After a step of the clock backwards, a trigger that is changed comes to slots that it had before.
+    # If the clock was set back and the trigger was changed, a slot may come that was already evaluated.
     if not is_evaluated or trigger.slots.filter(slot=last).exclude(outcome=SlotOutcome.MISSED).exists():
         return False
     begin_evaluation(trigger, last, now, note="late: slots were missed" if is_missed or passed else "")
@@ -96,7 +98,7 @@ def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool) -> bool:
 
 
 def record_missed_slots(trigger: Trigger, passed: Iterable[datetime], note: str) -> None:
-    """List slots that nobody evaluated; those that are listed already stay as they are."""
+    """List slots as missed. Slots that are already listed stay as they are."""
     known = set(trigger.slots.filter(slot__in=passed).values_list("slot", flat=True))
     missed = [
         TriggerSlot(trigger=trigger, slot=slot, outcome=SlotOutcome.MISSED, note=note)
@@ -109,11 +111,11 @@ def record_missed_slots(trigger: Trigger, passed: Iterable[datetime], note: str)
 
 
 def earliest_listed_slot(trigger: Trigger, now: datetime) -> datetime:
-    """After which the slots that have passed are looked for: of a short interval only the last are listed."""
+    """Return the moment after which passed slots are listed. For a short interval only the last ones are."""
     assert trigger.next_slot_at is not None  # noqa: S101 - only such triggers are due
     if trigger.interval_seconds is None:
         return trigger.next_slot_at
-    return max(trigger.next_slot_at, now - timedelta(seconds=trigger.interval_seconds * (LISTED_SLOTS + 1)))
+    return max(trigger.next_slot_at, moment_after(now, -trigger.interval_seconds * (LISTED_SLOTS + 1)))
 
 
 def is_in_flight(trigger: Trigger) -> bool:
@@ -123,12 +125,12 @@ def is_in_flight(trigger: Trigger) -> bool:
 def begin_evaluation(
     trigger: Trigger, slot: datetime, now: datetime, by: str = "", note: str = "", key: str | None = None
 ) -> TriggerSlot:
-    """The job that evaluates a slot. While it waits it gives way to the next slot, once its tries could be over."""
+    """Submit the job that evaluates a slot. It expires at the next slot, once all its tries could be over."""
     payload = trigger.payload
     if not isinstance(payload, dict) or is_secret(payload):
         payload = {"payload": payload}
     tries = 1 + trigger.max_retries
-    over_at = now + timedelta(seconds=tries * (trigger.timeout_seconds + RETRY_DELAY))
+    over_at = moment_after(now, tries * (trigger.timeout_seconds + RETRY_DELAY))
     job = {
         "action": trigger.action,
         "payload": {**payload, "trigger": trigger.name, "slot": slot.isoformat()},
@@ -139,16 +141,19 @@ def begin_evaluation(
         "retry_delay_seconds": RETRY_DELAY,
         "good_until": max(over_at, trigger.next_slot_at or over_at),
     }
-    [job_of_slot] = submission.submit_jobs(None, [job], JobKind.TRIGGER, namespace=trigger.namespace)
+    try:
+        [job_of_slot] = submission.submit_jobs(None, [job], JobKind.TRIGGER, namespace=trigger.namespace)
+    except (LookupError, TypeError, AttributeError) as error:  # stored by another release, or changed by hand
+        raise TriggerUnusable(f"The action of the trigger is not valid ({error!r}): change it.") from error
     fields = {"job_id": job_of_slot.id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note, "key": key}
     return TriggerSlot.objects.update_or_create(trigger=trigger, slot=slot, defaults=fields)[0]
 
 
 @retried_atomic
 def follow_up_evaluations(jobs: list[UUID]) -> None:
-    """Of evaluations that have ended, start the executions that they ask for.
+    """Start the executions that ended evaluations ask for.
 
-    One that cannot be started fails its slot, not the call that says so: what a worker reports has happened.
+    If an execution cannot be started, its slot fails, not the caller: the report of the worker is true all the same.
     """
     ended = WorkerJob.objects.filter(pk__in=jobs, state__in=states.TERMINAL, passed_on=False)
     job_ids = [job.pk for job in ended]
@@ -162,7 +167,7 @@ def follow_up_evaluations(jobs: list[UUID]) -> None:
         except Exception as error:
             if is_transient_error(error):
                 raise
-            log.exception("What an evaluation asked for could not be done", trigger=slot.trigger.name)
+            log.exception("The answer of an evaluation could not be applied", trigger=slot.trigger.name)
             why = f"{type(error).__name__}: {error}".replace("\0", "")[:REASON_LENGTH]
             outcome = SlotOutcome.FAILED, f"its execution could not begin: {why}", None
         slot.outcome, slot.note, slot.execution_id = outcome
@@ -172,7 +177,7 @@ def follow_up_evaluations(jobs: list[UUID]) -> None:
 
 
 def conclude_evaluation(slot: TriggerSlot, job: Any) -> tuple[SlotOutcome, str, UUID | None]:
-    """What comes of an evaluation: the outcome, a note and the execution."""
+    """Return the outcome of an evaluation, a note, and the id of the execution that it started."""
     template = slot.trigger.execution
     if job.state != JobState.COMPLETED:
         return SlotOutcome.FAILED, f"its job ended {job.state}{describe_error(job.error)}", None
@@ -181,8 +186,8 @@ def conclude_evaluation(slot: TriggerSlot, job: Any) -> tuple[SlotOutcome, str, 
     if not answer["fire"]:
         return SlotOutcome.NOT_FIRED, slot.note, None
     inputs = answer.get("inputs", template.get("inputs", {}))
-    if (size := executions.count_payload_bytes(template, inputs)) > executions.PAYLOAD_BYTES_LIMIT:
-        return SlotOutcome.FAILED, f"its inputs, handed to every step, are {size} bytes", None
+    if (size := execution_rows.count_payload_bytes(template, inputs)) > execution_rows.PAYLOAD_BYTES_LIMIT:
+        return SlotOutcome.FAILED, f"its inputs, which every step gets, have {size} bytes", None
     plan = ExecutionPlan(template, None, inputs, slot.trigger.namespace, trigger=slot.trigger_id)
     [execution] = executions.begin_executions([plan])
     return SlotOutcome.FIRED, slot.note, execution
@@ -194,12 +199,10 @@ def describe_error(error: object) -> str:
 
 
 def read_answer(output: object) -> Any:
-    """What an evaluation answers: its output, or of a script the JSON that it prints."""
+    """Return the answer of an evaluation: its output, or for a script the JSON that it prints."""
     if isinstance(output, dict) and isinstance(output.get("stdout"), str):
         with suppress(orjson.JSONDecodeError, ParseError):
-            printed = orjson.loads(output["stdout"])
-            refuse_unstorable(printed)
-            return printed
+            return read_foreign_json(output["stdout"], keeps_digits=False)
     return output
 
 
@@ -207,28 +210,3 @@ def is_valid_answer(output: object) -> bool:
     return (
         isinstance(output, dict) and isinstance(output.get("fire"), bool) and isinstance(output.get("inputs", {}), dict)
     )
-
-
-def upcoming_slots(trigger: Trigger, now: datetime, count: int) -> list[datetime]:
-    """The next slots; of a trigger that is paused, those that would come if it were not."""
-    if not trigger.enabled or trigger.next_slot_at is None:
-        return list(islice(schedule_slots(trigger, now), count))
-    return list(islice(chain([trigger.next_slot_at], schedule_slots(trigger, trigger.next_slot_at)), count))
-
-
-def schedule_slots(trigger: Trigger, after: datetime) -> Iterator[datetime]:
-    """The slots after a moment, in order, in UTC. cron's are of the trigger's time zone, and days on which clocks
-    change are as Debian's cron has them; those of an interval are counted from the trigger's creation."""
-    if trigger.cron is not None:
-        # In UTC: in one zone Python compares the clock's hands alone, and takes both 2:30 of one night for the same.
-        for slot in CronSim(trigger.cron, after.astimezone(ZoneInfo(trigger.timezone))):
-            moment = slot.astimezone(UTC)
-            if moment > after:  # in the hour that comes again, a slot of the day was in the first
-                yield moment
-        return
-    assert trigger.interval_seconds is not None  # noqa: S101 - a constraint of the table
-    step = timedelta(seconds=trigger.interval_seconds)
-    count = (after - trigger.created_at) // step
-    while True:
-        count += 1
-        yield trigger.created_at + count * step

@@ -1,67 +1,44 @@
-"""Executions begin: a client's, a trigger's, and the children of steps."""
+"""Begins executions (those of clients and triggers, reruns, children of steps), and moves them on when steps end."""
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Set
 from typing import Any
 from uuid import UUID
 
-import orjson
+import structlog
 
+from controlplane.agent.limits import SIZE_LIMIT
+from controlplane.core.json_bodies import read_json
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain
 from jobs.models import Execution
-from jobs.services import drafts
-from jobs.services.hints import announce_work
-from jobs.services.refusals import refuse_too_many, refuse_without_runner, refuse_without_worker
+from jobs.services import drafts, step_data, stored_bytes
+from jobs.services.execution_rows import ExecutionPlan, build_execution_rows
+from jobs.services.hints import announce_new_work, announce_work
+from jobs.services.refusals import (
+    refuse_over_quota,
+    refuse_too_many,
+    refuse_too_many_tag_sets,
+    refuse_without_runner,
+    refuse_without_worker,
+)
 from jobs.sql import sql
 from jobs.sql.rows.executions import StepToRestart
+from jobs.states import JobState
 from liveness.conf import conf as liveness_conf
-from liveness.models import DEFAULT_NAMESPACE, ApiToken
+from liveness.models import ApiToken
 
-PAYLOAD_BYTES_LIMIT = 8 * 1024 * 1024
-"""Bytes, as JSON, of what a submission is stored as beside itself: inputs are stored with each step that has none, and
-the definition of a child with its step and with the child."""
-
-
-@dataclass(frozen=True)
-class ExecutionPlan:
-    """An execution that is to begin."""
-
-    definition: dict[str, Any]
-    owner: UUID | None
-    inputs: dict[str, Any]
-    namespace: str = DEFAULT_NAMESPACE
-    key: str | None = None
-    require_worker: bool = False
-    trigger: UUID | None = None
-    rerun_of: UUID | None = None
-    parent_step: UUID | None = None
-    root: UUID | None = None
-    restarts: Mapping[str, StepToRestart] = field(default_factory=dict)
-    """From which steps of `rerun_of` its own go on, by their keys."""
-
-    def keeps(self, key: str) -> bool:
-        return key in self.restarts and self.restarts[key].is_kept
-
-
-@dataclass
-class ExecutionRows:
-    """What is stored of some plans."""
-
-    executions: list[dict[str, Any]] = field(default_factory=list)
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    edges: list[dict[str, Any]] = field(default_factory=list)
+log = structlog.get_logger()
 
 
 @retried_atomic
 def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: str | None = None) -> tuple[UUID, bool]:
-    """An execution with all of its steps: its id, and whether it is new.
+    """Submit an execution with all its steps. Return its id, and whether it is new.
 
-    `definition` is what the serializer let through. It is of this namespace, or of the owner's. The same key again
-    finds the same execution. Raises KeyTaken when its content is another, NoRunner when no worker of the fleet takes
-    the action of one of its steps, or of its children's, and what is in the way when it requires a worker and for one
-    of them none is eligible.
+    `definition` is validated by the serializer; `namespace` is that of the owner by default. A call with the same key
+    returns the same execution. Raises KeyTaken if the key belongs to other content, and NoRunner if no worker has the
+    runner of a step, also of a child. Raises the errors of `begin_executions` too. If `require_worker` is set and a
+    step has no eligible worker, raises the problem that explains why.
     """
     content = {name: value for name, value in definition.items() if name not in drafts.NOT_FINGERPRINTED}
     plan = ExecutionPlan(
@@ -73,7 +50,7 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
         require_worker=definition.get("require_worker", False),
     )
     runners = drafts.required_runners({"action": {"type": "execution", **content}})
-    begun = begin_executions([plan], conf().waiting_limit, runners)
+    begun = begin_executions([plan], runners, is_limited=True)
     if begun:
         return begun[0], True
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
@@ -88,35 +65,54 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
 
 
 def begin_executions(
-    plans: list[ExecutionPlan], waiting_limit: int | None = None, runners: Set[tuple[str, ...]] = frozenset()
+    plans: list[ExecutionPlan], runners: Set[tuple[str, ...]] = frozenset(), *, is_limited: bool = False
 ) -> list[UUID]:
-    """Store executions, with the children that begin with them; the ids of those of `plans` that were not there. In the
-    caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already, and NoRunner when no worker
-    of the fleet has one of the `runners`; all plans are one's then.
+    """Store executions, and the children that begin with them, in the caller's transaction.
+
+    Returns the ids of the new executions; those whose key is known are left out. With `is_limited` the limits of the
+    owner apply (all plans have one owner): raises TooManyWaiting, TooManyTagSets and QuotaExceeded. Raises NoRunner if
+    no worker has one of the `runners`.
     """
+    waiting_limit = conf().waiting_limit if is_limited else None
+    tag_sets_limit = conf().waiting_tag_sets_limit if is_limited else None
+    if tag_sets_limit is not None:
+        # The steps of children count too, because they wait sooner or later.
+        wanted = [{"action": {**plan.definition, "type": "execution"}} for plan in plans]
+        refuse_too_many_tag_sets([], tag_sets_limit, len(set().union(*map(drafts.required_tag_sets, wanted))))
+    stored_limit = conf().stored_bytes_limit if is_limited else None
     rows = build_execution_rows(plans)
-    stored = sql.submit_executions.fetch_rows(
+    stored = stored_bytes.counting(sql.submit_executions).fetch_rows(
         executions=drafts.dump_sorted_json(rows.executions),
         steps=drafts.dump_sorted_json(rows.steps),
         edges=drafts.dump_sorted_json(rows.edges),
-        runners=drafts.dump_sorted_json(list(runners)),
+        runners=drafts.dump_sorted_json([(plans[0].namespace, tags) for tags in runners]),
         owner=plans[0].owner,
-        namespace=plans[0].namespace,
         unmatched_after=conf().unmatched_after,
         waiting_limit=waiting_limit,
+        tag_sets_limit=tag_sets_limit,
+        stored_limit=stored_limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
     refuse_too_many(stored, 1, waiting_limit)
+    refuse_too_many_tag_sets(stored, tag_sets_limit)
+    refuse_over_quota(stored, stored_limit)
     refuse_without_worker(stored)
     refuse_without_runner(stored, [runners])
     begin_children(row.child_of for row in stored if row.child_of)
-    announce_work()
+    announce_new_work()
+    with_paths = {
+        step["place"] for step in rows.steps if "reads" in step and not (step["waits_for"] or step["is_hook"])
+    }
+    if to_resolve := {row.execution for row in stored if row.place in with_paths}:
+        advance_executions(to_resolve, begun=to_resolve)
     return list(dict.fromkeys(row.execution for row in stored))
 
 
 def begin_children(steps: Iterable[UUID]) -> None:
-    """Begin the executions that waiting steps, or jobs, are. In the caller's transaction, which holds the roots of
-    steps."""
+    """Begin the child executions of these waiting steps or jobs.
+
+    In the caller's transaction, which holds the locks of the roots of steps.
+    """
     if plans := plan_children(list(steps)):
         begin_executions(plans)
 
@@ -126,9 +122,9 @@ def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
     restarts = list_steps_to_restart([row.restarts for row in begun if row.restarts])
     return [
         ExecutionPlan(
-            {name: value for name, value in orjson.loads(row.action).items() if name != "type"},
+            {name: value for name, value in read_json(row.action).items() if name != "type"},
             row.owner,
-            orjson.loads(row.payload) if row.payload else {},
+            read_json(row.payload) if row.payload else {},
             row.namespace,
             rerun_of=row.repeats,
             parent_step=row.step,
@@ -140,70 +136,37 @@ def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
 
 
 def list_steps_to_restart(executions: list[UUID]) -> dict[UUID, dict[str, StepToRestart]]:
-    """Of each of these, the steps from which those of a restart go on, by key. None where all have completed: such a
-    one begins anew."""
+    """Return the steps from which a restart of each execution continues, by key.
+
+    Empty for an execution whose steps all completed: it begins from the start again.
+    """
     steps: dict[UUID, dict[str, StepToRestart]] = {execution: {} for execution in executions}
     for row in sql.list_steps_to_restart.fetch_rows(executions=executions) if executions else []:
         steps[row.execution][row.step] = row
     return {id: {} if all(row.is_kept for row in rows.values()) else rows for id, rows in steps.items()}
 
 
-def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
-    """The rows to store."""
-    rows = ExecutionRows()
-    for place, plan in enumerate(plans):
-        steps, hooks = plan.definition["steps"], plan.definition.get("on_error", [])
-        rows.executions.append(
-            {
-                "place": place,
-                "parent_step": plan.parent_step,
-                "root": plan.root,
-                "owner": plan.owner,
-                "namespace": plan.namespace,
-                "trigger": plan.trigger,
-                "rerun_of": plan.rerun_of,
-                "name": plan.definition["name"],
-                "key": plan.key,
-                "fingerprint": drafts.compute_fingerprint(plan.definition),
-                "definition": plan.definition,
-                "inputs": plan.inputs,
-                "open_steps": sum(not plan.keeps(step["key"]) for step in steps),
-                "timeout_seconds": plan.definition.get("timeout_seconds"),
-            }
-        )
-        for position, step in enumerate([*steps, *hooks]):
-            needs = sorted(set(step.get("depends_on", [])))
-            rows.edges += [{"place": place, "step": step["key"], "depends_on": key} for key in needs]
-            rows.steps.append(
-                {
-                    "place": place,
-                    "position": position,
-                    **build_step_job(step, plan),
-                    "step": step["key"],
-                    "is_hook": position >= len(steps),
-                    "continue_on_failure": step.get("continue_on_failure", False),
-                    "waits_for": sum(not plan.keeps(key) for key in needs),
-                    "restart_of": before.job if (before := plan.restarts.get(step["key"])) else None,
-                    "is_kept": plan.keeps(step["key"]),
-                }
-            )
-    return rows
+def advance_executions(execution_ids: Iterable[UUID], *, begun: Iterable[UUID] = ()) -> None:
+    """Move these executions on, and the trees they belong to, until nothing changes any more.
 
-
-def count_payload_bytes(definition: dict[str, Any], inputs: object) -> int:
-    """Bytes of the payloads that an execution and its children would store, and of the children's definitions."""
-    own = len(drafts.dump_sorted_json(inputs))
-    total = 0
-    for step in drafts.steps_and_hooks(definition):
-        total += len(drafts.dump_sorted_json(step["payload"])) if "payload" in step else own
-        if step["action"]["type"] == "execution":
-            total += 2 * len(drafts.dump_sorted_json(step["action"])) + count_payload_bytes(
-                step["action"], step.get("payload", inputs)
-            )
-    return total
-
-
-def build_step_job(step: dict[str, Any], plan: ExecutionPlan) -> dict[str, Any]:
-    """A step as the job that it is. Without a payload it gets the inputs of the execution."""
-    job = drafts.build_job_content({"payload": plan.inputs, **step})
-    return {**job, "needs": drafts.required_tag_sets(step) if plan.require_worker else None}
+    `begun` are those that may have steps which wait only for their paths to be read.
+    """
+    pending: list[UUID] = sorted(execution_ids)
+    if not pending:
+        return
+    announce_work()  # dependents and hooks may begin
+    roots = [row.id for row in sql.lock_roots.fetch_rows(executions=pending)]
+    to_resolve = set(begun)
+    has_ended_child = True  # a child may have ended whose parent step does not know it yet
+    while pending or has_ended_child or to_resolve:
+        resolved = step_data.resolve_steps(to_resolve) if to_resolve else []
+        begin_children([row.id for row in resolved if row.is_child and row.state == JobState.PENDING])
+        pending = sorted({*pending, *(row.execution for row in resolved if row.state != JobState.PENDING)})
+        rows = sql.propagate_ends.fetch_rows(executions=pending, roots=roots, output_limit=SIZE_LIMIT)
+        begin_children([row.id for row in rows if row.what == "begins"])
+        to_resolve = {row.execution for row in rows if row.what == "resolves" and row.execution}
+        pending = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
+        has_ended_child = any(row.what == "ended child" for row in rows)
+        for row in rows:
+            if row.what in ("ended", "ended child"):
+                log.info("Execution ended", execution=str(row.execution), state=row.state)

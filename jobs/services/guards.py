@@ -1,11 +1,10 @@
-"""What may be done to a job, an execution or a trigger as it is now: told here alone. Services ask before they act,
-the pages before they offer.
+"""Guards: decide which actions are allowed on a job, an execution or a trigger in its current state.
 
-Each raises the Problem that says why it does not apply. A job is asked with what `jobs_with_action_guards()` annotates,
-or as `lock_job` finds it.
+Services call them before they act, pages before they offer an action. Each guard raises the Problem that explains why
+the action does not apply.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 from jobs import states
 from jobs.errors import (
@@ -15,36 +14,69 @@ from jobs.errors import (
     EvaluationInFlight,
     ExecutionEnded,
     ExecutionRunning,
+    JobAlreadyWaiting,
     JobBlocked,
     JobEnded,
-    JobWaiting,
     NotQuarantined,
     NotResubmitted,
     StepHasChild,
     TriggerNotPaused,
     TriggerPaused,
 )
+from jobs.models import Trigger
 from jobs.states import ExecutionState, JobKind, JobState
 
 
-def ensure_may_cancel_job(job: Any) -> None:
+class GuardedJob(Protocol):
+    """A job with the annotations of `jobs_with_action_guards()`, or a row of `lock_job`."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def is_cancelling(self) -> bool: ...
+
+    @property
+    def is_execution(self) -> bool: ...
+
+    @property
+    def is_quarantined(self) -> bool: ...
+
+    @property
+    def is_resubmitted(self) -> bool: ...
+
+    @property
+    def is_step(self) -> bool: ...
+
+
+class HasState(Protocol):
+    """An execution, as a guard sees it."""
+
+    @property
+    def state(self) -> str: ...
+
+
+def ensure_may_cancel_job(job: GuardedJob) -> None:
     ensure_has_not_ended(job)
     if job.is_cancelling:
         raise CancelRequested(
-            "Its cancellation was asked for already; its worker has yet to confirm it.", state=job.state
+            "Its cancellation was already requested; its worker must still confirm it.", state=job.state
         )
 
 
-def ensure_may_resubmit_job(job: Any, *, is_forced: bool = False) -> None:
+def ensure_may_resubmit_job(job: GuardedJob, *, is_forced: bool = False) -> None:
     if job.kind == JobKind.CELERY:
         if not job.is_quarantined:
             raise CeleryTask(state=job.state)
         return
     if job.state in (JobState.PENDING, JobState.BLOCKED):
-        raise JobWaiting(state=job.state)
+        raise JobAlreadyWaiting(state=job.state)
     if job.state in states.TERMINAL and job.is_step:
         raise ExecutionEnded(
-            f"This step is {job.state} and its execution has moved on: run the execution again.", state=job.state
+            f"This step is {job.state} and its execution has continued: run the execution again.", state=job.state
         )
     if job.state == JobState.COMPLETED or job.kind == JobKind.TRIGGER:
         ensure_has_not_ended(job)
@@ -56,13 +88,13 @@ def ensure_may_resubmit_job(job: Any, *, is_forced: bool = False) -> None:
             raise CancelRequested(state=job.state)
 
 
-def ensure_may_resubmit_job_again(job: Any) -> None:
+def ensure_may_resubmit_job_again(job: GuardedJob) -> None:
     ensure_may_resubmit_job(job, is_forced=True)
     if not job.is_resubmitted:
         raise NotResubmitted(state=job.state)
 
 
-def ensure_may_fail_job(job: Any) -> None:
+def ensure_may_fail_job(job: GuardedJob) -> None:
     ensure_has_not_ended(job)
     if job.state == JobState.BLOCKED:
         raise JobBlocked(state=job.state)
@@ -71,41 +103,41 @@ def ensure_may_fail_job(job: Any) -> None:
     ensure_is_no_execution(job)
 
 
-def ensure_may_dismiss_job(job: Any) -> None:
+def ensure_may_dismiss_job(job: GuardedJob) -> None:
     if not job.is_quarantined:
         raise NotQuarantined(state=job.state)
 
 
-def ensure_has_not_ended(job: Any) -> None:
+def ensure_has_not_ended(job: GuardedJob) -> None:
     if job.state in states.TERMINAL:
-        raise JobEnded(f"This job is {job.state}: nothing changes it any more.", state=job.state)
+        raise JobEnded(f"This job is {job.state} and cannot be changed any more.", state=job.state)
 
 
-def ensure_is_no_execution(job: Any) -> None:
+def ensure_is_no_execution(job: GuardedJob) -> None:
     if job.is_execution:
         raise StepHasChild(state=job.state)
 
 
-def ensure_may_cancel_execution(execution: Any) -> None:
+def ensure_may_cancel_execution(execution: HasState) -> None:
     if execution.state in states.EXECUTION_TERMINAL:
         raise ExecutionEnded(
-            f"This execution is {execution.state}: nothing changes it any more.", state=execution.state
+            f"This execution is {execution.state} and cannot be changed any more.", state=execution.state
         )
     if execution.state == ExecutionState.CANCELLING:
         raise CancelRequested(
-            "This execution is being cancelled already: it ends when its last step has.", state=execution.state
+            "This execution is already being cancelled: it ends when its last step has ended.", state=execution.state
         )
 
 
-def ensure_may_rerun_execution(execution: Any) -> None:
+def ensure_may_rerun_execution(execution: HasState) -> None:
     if execution.state not in states.EXECUTION_TERMINAL:
-        raise ExecutionRunning(f"This execution is {execution.state}; one that has ended can be run again.")
+        raise ExecutionRunning(f"This execution is {execution.state}. Only one that has ended can be run again.")
 
 
-def ensure_may_restart_execution(execution: Any) -> None:
+def ensure_may_restart_execution(execution: HasState) -> None:
     ensure_may_rerun_execution(execution)
     if execution.state == ExecutionState.COMPLETED:
-        raise ExecutionEnded("This execution is COMPLETED: it failed nowhere. It can be run again from its beginning.")
+        raise ExecutionEnded("This execution is COMPLETED: no step failed. It can be run again from the beginning.")
 
 
 def ensure_may_evaluate_trigger(trigger: Any) -> None:
@@ -113,11 +145,11 @@ def ensure_may_evaluate_trigger(trigger: Any) -> None:
         raise EvaluationInFlight
 
 
-def ensure_may_pause_trigger(trigger: Any) -> None:
+def ensure_may_pause_trigger(trigger: Trigger) -> None:
     if not trigger.enabled:
         raise TriggerPaused
 
 
-def ensure_may_resume_trigger(trigger: Any) -> None:
+def ensure_may_resume_trigger(trigger: Trigger) -> None:
     if trigger.enabled:
         raise TriggerNotPaused

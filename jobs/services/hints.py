@@ -1,17 +1,19 @@
-"""Hints that there is work: idle workers wait for them, and claim when one comes.
+"""Hints that there is work: idle workers wait for a hint and then claim.
 
-A hint promises nothing: what a worker gets, its claim alone says. One that is lost costs time, for workers claim now
-and then all the same.
+A hint is no promise: only the claim decides what a worker gets. A lost hint only costs time, because workers also claim
+regularly.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from django.db import close_old_connections
 
-from controlplane.core.database import connection
+from controlplane.core.database import connection, transaction
 from controlplane.core.notifications import Announcer
 from controlplane.core.prepared import fetch_prepared_rows
+from jobs.services.claim_floors import floors
 from jobs.sql import sql
 from jobs.sql.rows.hints import ClaimableJobs, ServerOffer, WorkerLoad
 from liveness.conf import conf
@@ -20,17 +22,32 @@ from liveness.services.tokens import ServerToken
 
 CHANNEL = "controlplane_work"
 LISTED_LIMIT = 1000
-"""Jobs of one set of tags of a namespace that one look finds."""
+"""Jobs of each namespace and set of tags that one search for work finds."""
 OTHERS_LIMIT = 20
-"""Workers that wait elsewhere, perhaps, and are compared with those that wait here."""
+"""Workers that may wait at other processes and are compared with those that wait here."""
+
+EARLIER_WORK = "earlier"
+"""Content of a notification if jobs may have come back to earlier positions of the queue."""
 
 announcer = Announcer(CHANNEL)
-announce_work = announcer.announce
-"""Say that jobs may have become PENDING, after the commit."""
+announce_new_work = announcer.announce
+"""Announce, after the commit, that there may be new jobs. They are the last of their queue."""
+
+
+def announce_work() -> None:
+    """Announce, after the commit, that jobs may have become PENDING, also at earlier positions of the queue."""
+    announcer.announce(EARLIER_WORK)
+    transaction.on_commit(floors.reset)
+
+
+def note_announcement(content: str) -> None:
+    """Forget where the queues begin if another process has announced jobs at earlier positions."""
+    if content == EARLIER_WORK:
+        floors.reset()
 
 
 def read_server_offer(token: ServerToken) -> ServerOffer:
-    """What may become work of a server. Raises ServerUnknown and TokenRevoked."""
+    """Return the namespace and tags of a server, and whether a job waits for it. Raises ServerUnknown, TokenRevoked."""
     row = sql.read_server_offer.fetch_row(server=token.server, version=token.version)
     if row is None:
         tokens.refuse_revoked(token)
@@ -38,19 +55,24 @@ def read_server_offer(token: ServerToken) -> ServerOffer:
     return row
 
 
-def list_claimable_jobs(most: int) -> list[ClaimableJobs]:
-    """The jobs that wait to be claimed, of one set of tags of a namespace no more than `most`; for a thread that is no
-    request."""
+def list_claimable_jobs(most: int, offers: Iterable[tuple[str, Iterable[str]]]) -> list[ClaimableJobs]:
+    """Return the jobs that workers with these offers can claim, at most `most` of each namespace and set of tags.
+
+    An offer is a namespace and tags. For a thread that serves no request: it closes old connections itself.
+    """
     try:
-        return fetch_prepared_rows(sql.list_claimable_jobs, most=min(most, LISTED_LIMIT))
+        listed = [json.dumps({"namespace": namespace, "tags": sorted(tags)}) for namespace, tags in offers]
+        return fetch_prepared_rows(sql.list_claimable_jobs, most=min(most, LISTED_LIMIT), offers=listed)
     finally:
         if not connection.in_atomic_block:
             close_old_connections()
 
 
 def read_worker_loads(servers: Sequence[UUID]) -> list[WorkerLoad]:
-    """The loads of those servers that may have work now and have room, and of some others that may wait elsewhere; for
-    a thread that is no request."""
+    """Return the loads of those of `servers` that may get work and have room, and of some that may wait elsewhere.
+
+    For a thread that serves no request: it closes old connections itself.
+    """
     try:
         multiplier = conf().staleness_multiplier
         return fetch_prepared_rows(

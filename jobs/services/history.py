@@ -1,9 +1,8 @@
-"""Counts what has ended into minutes and hours, from which charts are drawn; and looks what waits and runs.
+"""Counts ended jobs by minute and hour for the charts, and samples how many jobs wait and run.
 
-Those who end jobs do nothing for it: what ended is found by an index. It is counted again until it cannot change any
-more, and each count replaces the one before. So nothing is counted twice, and nothing is missed: not what a transaction
-commits late that ended its jobs a while ago, for a minute is final only once it has been counted after the end of every
-transaction that was under way at the count before.
+Ending a job does nothing for the history: ended jobs are found by an index. A minute is counted again, replacing the
+earlier count, until it is final. It is final once it was counted after the end of all transactions that were open at
+the count before. So no job is counted twice, and jobs of transactions that commit late are not missed.
 """
 
 from controlplane.core.transactions import retried_atomic
@@ -14,7 +13,7 @@ from jobs.sql.rows.history import CountedHistory
 
 
 def count_history() -> int:
-    """Count up to now, in several transactions where much is to be caught up; how many rows changed."""
+    """Count up to now, in several transactions if there is much to catch up. Return how many rows changed."""
     changed = 0
     while counted := count_once():
         changed += counted.rows
@@ -25,7 +24,7 @@ def count_history() -> int:
 
 @retried_atomic
 def count_once() -> CountedHistory | None:
-    """One stretch, with its watermark: both are there after a crash, or neither. None: somebody else is at it."""
+    """Count one stretch and move the watermark, in one transaction. Return None if another process is counting."""
     now = sql.read_end_of_count.fetch_only_row().now
     if (lock := sql.lock_history.fetch_row()) is None:
         return None

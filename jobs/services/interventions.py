@@ -1,9 +1,9 @@
-"""What a client does to a job of its own, and an operator to every one: cancel it, move it, fail it.
+"""Interventions in jobs: cancel, move, fail. A client acts on its own jobs, an operator on all.
 
-Each locks the job and acts on it as it is then, in one round trip unless it is a step or a trigger's, so that of an
-intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME`, a note, and the
-owner whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 that says why it does not apply;
-nothing is changed then. Its event is in the same transaction.
+Each function locks the job and acts on its current state, in one round trip unless the job is a step or a trigger's. If
+an intervention and a report come at the same time, the first one that is written wins. `by` is `client:NAME` or
+`operator:NAME`. `owner` is the client whose jobs may be changed (None: all). Raises JobUnknown, or the 409 that
+explains why the action does not apply; then nothing is changed. The event is recorded in the same transaction.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
-import orjson
 import structlog
 
+from controlplane.core.json_bodies import write_json
 from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
@@ -21,23 +21,24 @@ from jobs.errors import AlreadyResubmitted, CancelRequested, JobUnknown, KeyTake
 from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
 from jobs.services.hints import announce_work
+from jobs.services.refusals import refuse_over_quota
+from jobs.services.stored_bytes import counting
 from jobs.sql import sql
 from jobs.sql.rows.interventions import LockedJob
 from jobs.states import JobKind, JobState
-from liveness.services.action_events import Subject, log_action
+from liveness.services.action_events import ActionSubject, log_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
 Applied = tuple[LockedJob, list[list[Any]]]
-"""A job as it was found, and the rows of each statement on it."""
+"""The job as it was locked, and the rows of each statement on it."""
 
 
 def cancel_job(job: UUID, by: str, owner: UUID | None = None, *, note: str = "") -> None:
-    """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first; what is an
-    execution when that is.
+    """Cancel a job. A waiting job is CANCELLED now, a live one when its worker confirms, unless it completes first.
 
-    Asking again changes nothing.
+    A job that is an execution is CANCELLED when its execution is. A second call changes nothing.
     """
     acted = {"action": "cancel_job", "by": by, "note": note}
     before, done = apply_statements([sql.cancel_job], job, owner, **acted)
@@ -45,9 +46,9 @@ def cancel_job(job: UUID, by: str, owner: UUID | None = None, *, note: str = "")
         guards.ensure_may_cancel_job(before)
     if before.state == JobState.BLOCKED and before.execution is not None:
         if not cancellation.cancel_blocked_step(job, before.execution, **acted):
-            return cancel_job(job, by, owner, note=note)  # it has just been freed
+            return cancel_job(job, by, owner, note=note)  # the step was BLOCKED before and is PENDING now
     elif before.is_execution and before.child is not None:
-        cancellation.cancel_execution(before.child, by, note=note, subject=Subject(SubjectType.JOB, job))
+        cancellation.cancel_execution(before.child, by, note=note, subject=ActionSubject(SubjectType.JOB, job))
     if done[0]:
         log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by, reason=note)
     return None
@@ -63,23 +64,28 @@ def resubmit_job(
     keep_checkpoint: bool = True,
     force: bool = False,
 ) -> tuple[UUID, bool]:
-    """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
-    submitted anew, once unless that is forced, with `key`, so that the same call again finds the same job. A step that
-    has ended stays as it is, for its execution has moved on: that can be run again. A Celery task in quarantine is sent
-    again, by a worker.
+    """Take a live job from its worker, or submit an ended job again. Return the id of the job, and whether it is new.
 
-    Its next attempt finds the checkpoint of the last, unless that is not kept.
+    A live job waits again, and this does not count as a loss. A job that ended without success is submitted as a new
+    job with `key`: once, unless `force` is set. A step that has ended cannot be resubmitted, because its execution has
+    continued; the execution can be run again. For a Celery task in quarantine a worker is asked to send it again.
 
-    The job to look at from now on, and whether it is new. With a key the same call again does nothing more. Raises
-    KeyTaken when another job has the key.
+    The next attempt gets the checkpoint of the last one, unless `keep_checkpoint` is False. A call with the same key
+    changes nothing more. Raises KeyTaken if another job has the key, and QuotaExceeded if the calling client has no
+    room for a copy.
     """
     why = f"resubmitted by {actor_name(by)}"
+    stored_limit = conf().stored_bytes_limit if owner else None
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
+    statements: list[Statement[Any]] = [
+        counting(sql.drop_checkpoint), sql.move_job, counting(sql.resubmit_ended_job), sql.ask_to_send_task,
+    ]  # fmt: skip
     before, (_, moved, copied, sent) = apply_statements(
-        [sql.drop_checkpoint, sql.move_job, sql.resubmit_ended_job, sql.ask_to_send_task], job, owner,
+        statements, job, owner,
         keep_checkpoint=keep_checkpoint, is_forced=force,
         action="resubmit_job", by=by, note=note,
-        event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
+        stored_limit=stored_limit,
+        event="MOVED", error=error and write_json(error).decode(), reason=why, key=key,
     )  # fmt: skip
     if copied:
         announce_work()
@@ -105,14 +111,17 @@ def resubmit_job(
         return find_resubmitted_copy(key, job), False
     with naming_child(before):
         guards.ensure_may_resubmit_job(before, is_forced=force)
+    if stored_limit is not None:
+        would_be = sql.read_stored_with_copy.fetch_rows(job=job, owner=owner, stored_limit=stored_limit)
+        refuse_over_quota(would_be, stored_limit)
     if key is None:
-        # By a call that had the job's lock meanwhile: `before` is of the moment when this one began to wait for it.
+        # Another call resubmitted the job while this one waited for the lock: `before` is the older state.
         raise AlreadyResubmitted(state=before.state)
     return find_resubmitted_copy(key, job), False
 
 
 def find_resubmitted_copy(key: str, job: UUID) -> UUID:
-    """The job that a resubmission of this one with the same key has made."""
+    """Return the job that a resubmission of `job` with the same key has made. Raises KeyTaken and TryAgain."""
     owner = WorkerJob.objects.filter(pk=job).values("owner")
     holder = WorkerJob.objects.filter(owner__in=owner, key=key).first()
     if holder is None:
@@ -123,8 +132,10 @@ def find_resubmitted_copy(key: str, job: UUID) -> UUID:
 
 
 def fail_job(job: UUID, by: str, owner: UUID | None = None, *, reason: str = "", note: str = "") -> None:
-    """A job that waits or is live is FAILED with FAILED_BY_OPERATOR, and never retried. The reason is of its error; it
-    is the note, and the note it, where only the other is given."""
+    """Set a waiting or live job to FAILED with the code FAILED_BY_OPERATOR. It is never retried.
+
+    `reason` is the message of the error, `note` that of the event. If only one is given, it is used for both.
+    """
     why = f"failed by {actor_name(by)}"
     error = {"code": "FAILED_BY_OPERATOR", "message": reason or note or why, "by": by}
     before, _ = apply_statements(
@@ -135,7 +146,7 @@ def fail_job(job: UUID, by: str, owner: UUID | None = None, *, reason: str = "",
         by=by,
         note=note or reason,
         event="ENDED",
-        error=orjson.dumps(error).decode(),
+        error=write_json(error).decode(),
         reason=why,
         key=None,
     )
@@ -154,7 +165,7 @@ def apply_statements(
     note: str,
     **parameters: Any,
 ) -> Applied:
-    """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
+    """Lock a job and run statements on it. Return the job as it was, and the rows of each. Raises JobUnknown."""
 
     def apply_once(*, with_consequences: bool) -> Applied:
         roots = [sql.lock_root_of_job] * with_consequences
@@ -170,7 +181,7 @@ def apply_statements(
     if is_open_job(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
         before, done = apply_with_consequences(apply_once)
     if any(done):
-        log_action(action, by, note, Subject(SubjectType.JOB, job))
+        log_action(action, by, note, ActionSubject(SubjectType.JOB, job))
     return before, done
 
 
@@ -178,7 +189,7 @@ def apply_statements(
 def apply_with_consequences(
     apply_once: Callable[..., Applied],
 ) -> Applied:
-    """The same once more, and what it moves on."""
+    """Run the statements again together with their consequences, in one transaction."""
     before, done = apply_once(with_consequences=True)
     if is_open_job(before):
         propagation.propagate_ends([before])
@@ -186,17 +197,19 @@ def apply_with_consequences(
 
 
 def is_open_job(job: LockedJob) -> bool:
-    """Whether a job waits or is live; the others move nothing on."""
+    """Return True if a job waits or is live. The end of any other job has no consequences."""
     return job.state == JobState.PENDING or job.is_held
 
 
 @contextmanager
 def naming_child(job: LockedJob) -> Iterator[None]:
-    """A refusal because a job is an execution says which."""
+    """Add the id of the child execution to a refusal because the job is an execution."""
     try:
         yield
     except StepHasChild:
-        raise StepHasChild(f"It is the execution {job.child}: act on that.", child=str(job.child)) from None
+        raise StepHasChild(
+            f"This job is the execution {job.child}: act on that execution.", child=str(job.child)
+        ) from None
 
 
 def actor_name(by: str) -> str:

@@ -1,5 +1,8 @@
-"""The liveness check: detect → recover → retire. Each step in a transaction of its own, so that one that
-fails does not silence the others; everything is found by state, so the next check does what this one missed."""
+"""The liveness check: detect lost servers, recover their attempts, retire them.
+
+Each step has its own transaction, so that a step that fails does not stop the others. All rows are found by state, so
+the next check does what this one missed.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,8 +11,9 @@ from typing import Any
 import structlog
 from django.db import DatabaseError
 
+from controlplane.core.database.errors import describe
 from controlplane.core.transactions import is_database_down
-from jobs.services import clock, recovery, taken_attempts
+from jobs.services import clock, failover, recovery, taken_attempts
 from jobs.sql import sql
 from liveness.services import detection
 from liveness.services.transitions import log_transition
@@ -18,20 +22,22 @@ log = structlog.get_logger()
 
 
 class CheckFailed(Exception):
-    """Some steps of the liveness check failed; the others were done."""
+    """Steps of the liveness check failed. The other steps were done."""
 
 
 def check_liveness() -> dict[str, Any]:
-    """One liveness check; what it did. Raises CheckFailed at its end when a step failed."""
+    """Run one liveness check and return what it did, by step. Raises CheckFailed at the end if a step failed."""
     done: dict[str, Any] = {}
     failed = []
     steps: dict[str, Callable[[], Any]] = {
+        "timeline": failover.follow_timeline,
         "tick": begin_check,
         "out_of_maintenance": detection.end_expired_maintenance,
         "uncordoned": detection.end_expired_cordons,
         "disconnected": detection.disconnect_silent_servers,
         "recovered": recovery.recover_attempts,
         "released": taken_attempts.release_taken_attempts,
+        "listed": failover.forget_unheard_servers,
         "inactive": detection.deactivate_servers,
         "not_running": retire_servers,
         "folded": detection.fold_tallies,
@@ -42,7 +48,7 @@ def check_liveness() -> dict[str, Any]:
             done[name] = step()
         except DatabaseError as error:
             if is_database_down(error):
-                raise CheckFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
+                raise CheckFailed(describe(error)) from None
             log.exception("A step of the liveness check failed", step=name)
             failed.append(name)
     if failed:
@@ -52,13 +58,13 @@ def check_liveness() -> dict[str, Any]:
 
 
 def begin_check() -> None:
-    """A check begins; what waits follows the database's clock, should it have been set back."""
+    """Begin a check: move the clock on, and correct waiting jobs if the database's clock was set back."""
     if behind := detection.advance_clock():
         clock.follow_clock(behind)
 
 
 def retire_servers() -> int:
-    """Lost servers that hold nothing since an earlier check become NOT_RUNNING; how many."""
+    """Set lost servers that have held nothing since an earlier check to NOT_RUNNING. Return how many."""
     retired = sql.retire_servers.sweep_rows()
     for server in retired:
         log_transition(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)

@@ -1,6 +1,6 @@
-"""What operators do to a server, a job, an execution or a trigger, by name: to one at once, or to many as a batch.
+"""Operator actions by name, on one server, job, execution or trigger, or on many as a batch.
 
-The services are those of everybody else, with their guards, events and notes.
+They call the same services as everybody else, with the same guards, events and notes.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from django.db.models import Model, Q
 
 from controlplane.core.transactions import retried_atomic
 from jobs.models import Execution, Trigger, WorkerJob
-from jobs.services import cancellation, interventions, quarantine, reruns, triggers
+from jobs.services import cancellation, changes, interventions, quarantine, reruns, triggers
 from liveness.errors import ChangedSinceSeen
 from liveness.models import Server
 from liveness.services import operations
@@ -43,17 +43,17 @@ def evaluate_trigger(trigger: UUID, by: str, note: str, key: str) -> None:
 
 
 def derive_idempotency_key(key: str, id: UUID) -> str | None:
-    """A form's key, for one of those that it acts on."""
+    """Return the idempotency key for one object of a form that acts on several."""
     return f"{key} {id}" if key else None
 
 
 class SubjectRows(NamedTuple):
-    """The rows of what can be acted on."""
+    """Rows that operators can act on."""
 
     model: type[Model]
     lockable: Q
-    """Which of them may be locked while the service acts. Of the others it has transactions of its own, which must not
-    wait for each other: what is done to a step locks its execution first."""
+    """Rows that may be locked while the service acts. For the others the service has its own transactions, and a lock
+    would block these: an action on a step locks its execution first."""
 
 
 SUBJECTS = {
@@ -68,7 +68,7 @@ class Operation(NamedTuple):
     subject: Subject
     service: Callable[..., Any]
     event: str
-    """What it did has an event with this action."""
+    """Action of the event that the service records."""
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -81,6 +81,7 @@ OPERATIONS: dict[str, Operation] = {
     "resubmit_job": Operation(Subject.JOB, resubmit_job, "resubmit_job"),
     "resubmit_job_again": Operation(Subject.JOB, resubmit_job_again, "resubmit_job"),
     "fail_job": Operation(Subject.JOB, interventions.fail_job, "fail_job"),
+    "change_job": Operation(Subject.JOB, changes.change_job, "change_job"),
     "dismiss_job": Operation(Subject.JOB, quarantine.dismiss_job, "dismiss_job"),
     "cancel_execution": Operation(Subject.EXECUTION, cancellation.cancel_execution, "cancel_execution"),
     "rerun_execution": Operation(Subject.EXECUTION, rerun_execution, "rerun_execution"),
@@ -100,11 +101,11 @@ def perform_operation(
     seen: str = "",
     then: Callable[[Any, Any], object] = lambda row, result: None,
 ) -> Any:
-    """What the service returns; `then`, with the row as it was and that, what follows: in the same transaction where
-    the row may be locked.
+    """Perform an operation and return what its service returns.
 
-    Only if the row is as it was `seen`: its state, and the attempt of a job that is held. Raises ChangedSinceSeen, and
-    the Problem of the service that says why it does not apply.
+    `then` is called with the row before the operation and the result, in the same transaction if the row may be locked.
+    `seen` is the state that the operator saw, with the attempt of a job that is held (empty: any state). Raises
+    ChangedSinceSeen if the row has changed since then, and the Problem of the service.
     """
     operation = OPERATIONS[name]
     model, lockable = SUBJECTS[operation.subject]

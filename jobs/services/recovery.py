@@ -1,7 +1,7 @@
-"""No job is lost with its worker. What becomes of each is decided in `end_attempts`.
+"""Recovers the attempts of lost workers. The step `end_attempts` decides what happens to each job.
 
-Runs code twice when a worker that was lost is still at it: at-least-once is the promise. Its superseded
-reports are refused (jobs/services/rejected_reports.py), so only one result is accepted.
+Known weakness: code may run twice if a lost worker is still running it, because the promise is at-least-once.
+Superseded reports of that worker are refused (jobs/services/rejected_reports.py), so only one result is accepted.
 """
 
 from collections import Counter
@@ -22,21 +22,29 @@ from jobs.sql.rows.sweep import ExpiredJobs, UnmatchedJobs
 log = structlog.get_logger()
 
 Swept = TypeVar("Swept", EndedAttempts, ExpiredJobs, UnmatchedJobs)
-"""How many ended how, in a batch of a sweep."""
+"""Row of a batch of a sweep: the number of jobs or attempts that ended in a state."""
 
 BATCH = 5000
 LOGGED_LIMIT = 100
-"""Jobs of a batch that the log names; the statements tell no more of each sort (`ends_to_propagate`)."""
+"""Jobs of a batch that get their own log line. The statements return no more ids of each row (`ends_to_propagate`)."""
 UNLOGGED_COLUMNS = ("state", "job_state", "jobs", "listed", "attempts")
 
 
 def recover_attempts(batch: int = BATCH) -> dict[str, int]:
-    """Recover the attempts of every lost server; how many ended how.
+    """Recover the attempts of every lost server. Return their number by state.
 
-    Any number may run at once: what one holds, the others skip.
+    Several processes may run this at once: each skips the rows that another has locked.
     """
+    return sweep_in_batches(sql.recover_attempts, batch, server=None, max_resubmissions=conf().max_resubmissions)
 
-    return sweep_in_batches(sql.recover_attempts, batch, max_resubmissions=conf().max_resubmissions)
+
+def recover_server(server: UUID) -> None:
+    """Recover the attempts of one lost server, after the calls that hold its row now, such as its last claim.
+
+    It skips a job that another transaction holds, such as the server's last report.
+    """
+    statement = sql.recover_attempts.after(sql.lock_server)
+    sweep_in_batches(statement, server=server, max_resubmissions=conf().max_resubmissions)
 
 
 def sweep_in_batches(
@@ -45,7 +53,7 @@ def sweep_in_batches(
     progress: Callable[[int], None] = lambda count: None,
     **parameters: Any,
 ) -> dict[str, int]:
-    """Sweep, each time in a transaction of its own, until a batch is not full; how many ended how."""
+    """Run a sweep batch by batch, each in its own transaction, until a batch is not full. Return numbers by state."""
     ended: Counter[str] = Counter()
     left_out: list[RowKey] = []
     while True:
@@ -55,7 +63,7 @@ def sweep_in_batches(
         )
         log_ended_attempts(counts)
         if counts:
-            announce_work()  # of a lost worker, for another
+            announce_work()  # other workers may claim the recovered jobs
         for count in counts:
             ended[count.state] += count.jobs
         done = sum(count.jobs for count in counts)
@@ -65,8 +73,10 @@ def sweep_in_batches(
 
 
 def log_ended_attempts(counts: list[Swept]) -> None:
-    """A line of the log for each that ended, and from LISTED of a batch on one for all that ended alike: they may be a
-    hundred thousand."""
+    """Write a log line for each of the first LOGGED_LIMIT jobs of a batch, and one for the rest of each row.
+
+    A batch may have many thousand jobs.
+    """
     left = LOGGED_LIMIT
     for count in counts:
         fields = {
@@ -82,5 +92,5 @@ def log_ended_attempts(counts: list[Swept]) -> None:
             of = {"attempt": str(attempts[place])} if attempts else {}
             log.warning(event, job=str(job), **of, **fields)
         if (more := count.jobs - len(count.listed[:left])) > 0:
-            log.warning(f"{event}: more of them", jobs=more, **fields)
+            log.warning(f"{event}: more jobs", jobs=more, **fields)
         left = max(0, left - count.jobs)

@@ -1,5 +1,6 @@
-"""Why the fence did not let a report through: it was applied before, or came too late. What is refused is kept."""
+"""Explains why the fence rejected reports: each was applied before, or is superseded. Superseded reports are stored."""
 
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -7,27 +8,27 @@ import orjson
 import structlog
 from django.db.models import OuterRef, Subquery
 
+from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import retried_atomic
 from jobs import states
 from jobs.models import Attempt, LogLine
-from jobs.services.reports import Event, Report, Result, explain_oversize
+from jobs.services.reports import Report, ReportEvent, Result, explain_oversize
 from jobs.sql import sql
 from jobs.states import AttemptState
-from liveness import states as server_states
 from liveness.errors import ServerUnknown, TokenRevoked
 from liveness.models import Server
 from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
 
-UNKEPT_EVENTS = {Event.PROGRESS, Event.CHECKPOINT, Event.LOG}  # when they come too late
+UNKEPT_EVENTS = {ReportEvent.PROGRESS, ReportEvent.CHECKPOINT, ReportEvent.LOG}  # not stored when they are superseded
 KEPT = 20
-"""Late reports of an attempt."""
+"""Superseded reports that are stored of each attempt."""
 
 
 @retried_atomic
 def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Result]:
-    """Why the fence let none of these through: said before and applied then, or too late."""
+    """Decide for each rejected report whether it repeats an applied report or is superseded."""
     server = Server.objects.filter(pk=token.server).first()
     if server is None:
         raise ServerUnknown
@@ -37,7 +38,7 @@ def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Re
     own = Attempt.objects.select_related("job").filter(server=server, pk__in=[report.attempt for report in refused])
     own = own.annotate(log_sequence=Subquery(last))
     attempts = {attempt.pk: attempt for attempt in own}
-    is_gone = server.state in server_states.RETIRED
+    is_gone = server.has_ended
     results = [judge_report(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
     store_superseded_reports(
         token,
@@ -58,8 +59,10 @@ def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Re
 
 
 def store_superseded_reports(token: ServerToken, superseded_reports: list[tuple[Report, Result]]) -> None:
-    """Store superseded reports, the same one once, for a worker that gets no answer says it again; of an attempt the
-    first `KEPT`, of which the last says whether more came."""
+    """Store superseded reports, each once, because a worker repeats a report until it gets a response.
+
+    Only the first `KEPT` of an attempt are stored; the last of them shows whether more came.
+    """
     if not superseded_reports:
         return
     bodies = [
@@ -78,13 +81,13 @@ def store_superseded_reports(token: ServerToken, superseded_reports: list[tuple[
     sql.store_superseded_reports.after(sql.lock_jobs_of_superseded_reports).fetch_rows(
         attempts=[report.attempt for report, _ in superseded_reports],
         server=token.server,
-        reports=orjson.dumps(rows).decode(),
+        reports=write_json(rows).decode(),
         kept=KEPT,
     )
 
 
 def judge_report(report: Report, attempt: Any, *, is_gone: bool) -> Result:
-    """The result of a report that could not be applied to this attempt; whose server is gone has no say at all."""
+    """Return the result of a report that could not be applied. All reports of a retired server are superseded."""
     if attempt is None:
         return Result(report.attempt, accepted=False, replayed=False, state=None, code="attempt_unknown")
 
@@ -98,54 +101,70 @@ def judge_report(report: Report, attempt: Any, *, is_gone: bool) -> Result:
         return build_result("attempt_superseded")
     if report.sequence is not None and report.sequence <= (-1 if (last := attempt.log_sequence) is None else last):
         return build_result()
-    if attempt.state in states.LIVE:
-        match report.event:
-            case Event.STARTED if attempt.state == AttemptState.RUNNING:
-                return build_result()
-            case Event.CANCELLED:
-                return build_result("cancel_not_requested")
-            case Event.STARTED | Event.RELEASED:
-                return build_result("attempt_superseded")
-            case _ if attempt.state == AttemptState.CLAIMED:
-                return build_result("not_started")
-            case _:
-                return build_result("attempt_superseded")
-    is_ended_by_worker = attempt.ended_by == "server"
+    judge = judge_live_attempt if attempt.state in states.LIVE else judge_ended_attempt
+    return build_result(judge(report, attempt))
+
+
+def judge_live_attempt(report: Report, attempt: Any) -> str | None:
+    """Return the error code of a report on an attempt that has not ended. None means that the report is a replay."""
     match report.event:
-        case Event.STARTED if attempt.started_at and is_ended_by_worker:
-            return build_result()
-        case Event.PROGRESS if is_ended_by_worker:
-            return build_result()
-        case Event.CHECKPOINT if is_ended_by_worker and digest(attempt.job.checkpoint) == digest(report.value):
-            return build_result()
-        case Event.COMPLETED if attempt.state == AttemptState.COMPLETED:
-            return build_result(None if repeats(attempt, report) else "conflicting_report")
-        case Event.FAILED if is_ended_by_worker and attempt.error is not None:
-            return build_result(None if repeats(attempt, report) else "conflicting_report")
-        case Event.CANCELLED if attempt.state == AttemptState.CANCELLED and is_ended_by_worker:
-            return build_result()
-        case Event.RELEASED if is_ended_by_worker and attempt.error is None and attempt.reason == (report.reason or ""):
-            return build_result(None if attempt.state != AttemptState.COMPLETED else "conflicting_report")
+        case ReportEvent.STARTED if attempt.state == AttemptState.RUNNING:
+            return None
+        case ReportEvent.CANCELLED:
+            return "cancel_not_requested"
+        case ReportEvent.STARTED | ReportEvent.RELEASED:
+            return "attempt_superseded"
+        case _ if attempt.state == AttemptState.CLAIMED:
+            return "not_started"
         case _:
-            return build_result("attempt_superseded")
+            return "attempt_superseded"
+
+
+def judge_ended_attempt(report: Report, attempt: Any) -> str | None:
+    """Return the error code of a report on an attempt that has ended. None means that the report is a replay."""
+    if attempt.ended_by != "server":  # the control plane ended it, so its worker reports too late
+        is_completed = report.event == ReportEvent.COMPLETED and attempt.state == AttemptState.COMPLETED
+        return judge_repeated_end(report, attempt) if is_completed else "attempt_superseded"
+    match report.event:
+        case ReportEvent.STARTED if attempt.started_at:
+            return None
+        case ReportEvent.PROGRESS:
+            return None
+        case ReportEvent.CHECKPOINT if digest(attempt.job.checkpoint) == digest(report.value):
+            return None
+        case ReportEvent.COMPLETED if attempt.state == AttemptState.COMPLETED:
+            return judge_repeated_end(report, attempt)
+        case ReportEvent.FAILED if attempt.error is not None:
+            return judge_repeated_end(report, attempt)
+        case ReportEvent.CANCELLED if attempt.state == AttemptState.CANCELLED:
+            return None
+        case ReportEvent.RELEASED if attempt.error is None and attempt.reason == (report.reason or ""):
+            return None if attempt.state != AttemptState.COMPLETED else "conflicting_report"
+        case _:
+            return "attempt_superseded"
+
+
+def judge_repeated_end(report: Report, attempt: Any) -> str | None:
+    return None if repeats(attempt, report) else "conflicting_report"
 
 
 def repeats(attempt: Any, report: Report) -> bool:
-    """Whether a report says the end that was stored. By digest: however many come, what was stored is read once."""
+    """Return True if a report repeats the stored end. The digest is kept, so the stored content is read only once."""
     if not hasattr(attempt, "digest"):
         attempt.digest = digest(attempt.job.output if attempt.state == AttemptState.COMPLETED else attempt.error)
-    content = report.output if report.event == Event.COMPLETED else report.error
+    content = report.output if report.event == ReportEvent.COMPLETED else report.error
     return bool(attempt.digest == digest(content))
 
 
 def digest(data: object) -> bytes:
-    """Of JSON, however it is written; PostgreSQL writes a large float as a whole number."""
-    return sha256(orjson.dumps(numbers_as_floats(data), option=orjson.OPT_SORT_KEYS)).digest()
+    """Return the digest of JSON. It ignores how numbers are written: PostgreSQL writes a large float as an integer."""
+    return sha256(write_json(with_whole_numbers(data), orjson.OPT_SORT_KEYS)).digest()
 
 
-def numbers_as_floats(data: object) -> Any:
+def with_whole_numbers(data: object) -> Any:
+    """Return the data with each float that has no fraction as an integer, as PostgreSQL stores it."""
     if isinstance(data, dict):
-        return {key: numbers_as_floats(value) for key, value in data.items()}
+        return {key: with_whole_numbers(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [numbers_as_floats(item) for item in data]
-    return float(data) if isinstance(data, int) and not isinstance(data, bool) else data
+        return [with_whole_numbers(item) for item in data]
+    return int(Decimal(repr(data))) if isinstance(data, float) and data.is_integer() else data

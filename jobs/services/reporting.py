@@ -1,6 +1,6 @@
-"""What a worker says of its attempts, and the fence: its word counts while an attempt is its own.
+"""Applies the reports of workers. The fence: a report counts only while its worker still holds the attempt.
 
-At-least-once execution, at-most-once acceptance. What is refused is kept and shown, never applied.
+Execution is at-least-once, acceptance at-most-once. Refused ends are stored and shown, but never applied.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-import orjson
 import structlog
 from django.db import DatabaseError
 
 from controlplane.agent.limits import LINES_KEPT
+from controlplane.core.json_bodies import write_json
 from controlplane.core.prepared import fetch_prepared_sets
 from controlplane.core.statements import Statement
 from controlplane.core.transactions import record_left_out, retried_atomic, run_in_halves
 from jobs.conf import conf
-from jobs.services import propagation
+from jobs.services import propagation, stored_bytes
 from jobs.services.hints import announce_work
 from jobs.services.rejected_reports import judge_rejected_reports
-from jobs.services.reports import ENDS, Event, Report, Result, explain_oversize
+from jobs.services.reports import ENDS, Report, ReportEvent, Result, explain_oversize
 from jobs.sql import sql
 from jobs.sql.rows.interventions import EndedAttempt
 from jobs.states import AttemptState, JobState
@@ -29,56 +29,59 @@ from liveness.services.tokens import ServerToken
 log = structlog.get_logger()
 
 
-STATEMENTS: dict[Event, Statement[Any]] = {
-    Event.STARTED: sql.start_attempts,
-    Event.PROGRESS: sql.store_progress,
-    Event.CHECKPOINT: sql.store_checkpoints,
-    Event.LOG: sql.store_log_lines,
+STATEMENTS: dict[ReportEvent, Statement[Any]] = {
+    ReportEvent.STARTED: sql.start_attempts,
+    ReportEvent.PROGRESS: sql.store_progress,
+    ReportEvent.CHECKPOINT: sql.store_checkpoints,
+    ReportEvent.LOG: sql.store_log_lines,
 }
-FINISH = sql.finish_attempts  # for all others
+FINISH = sql.finish_attempts  # for all other events
+COUNTED = {sql.store_checkpoints, sql.store_log_lines, FINISH}
 NOT_STORED, STOPPED = "not_stored", "execution_stopped"
 
 
 def record_reports(token: ServerToken, reports: list[Report]) -> list[Result]:
-    """Apply each report for itself, in one round trip unless some are refused; a result for each, in order.
+    """Apply each report independently and return a result for each, in order. One round trip if none is refused.
 
-    One that the database does not take is `not_stored`, and what its call says of the same attempt after it: to be
-    said again.
+    A report that the database cannot store gets the result `not_stored`, and so do the later reports of the call on the
+    same attempt. The worker must send these again.
     """
     results: dict[int, Result] = {}
     unstored: set[UUID] = set()
-    for turn in rounds(reports):
+    for turn in split_into_rounds(reports):
         results |= apply_reports(token, reports, turn, unstored)
     return [results[place] for place in range(len(reports))]
 
 
 @dataclass
 class Round:
-    """The places of reports that are applied at once, and of those that are only judged after that."""
+    """Places of the reports that are applied together, and of those that are only judged afterwards."""
 
     applied: list[int] = field(default_factory=list)
     judged: list[int] = field(default_factory=list)
 
 
 @dataclass
-class SoFar:
-    """What a call says of an attempt before its next report: since its start, and `here`, in the round it is in."""
+class ReportedEvents:
+    """Events of an attempt in this call: `events` since its last start, `here` in the current round."""
 
     round: int = 0
-    events: set[Event] = field(default_factory=set)
-    here: set[Event] = field(default_factory=set)
+    events: set[ReportEvent] = field(default_factory=set)
+    here: set[ReportEvent] = field(default_factory=set)
 
 
-def rounds(reports: Iterable[Report]) -> list[Round]:
-    """Cut where a report would have to be applied before its statement's turn: nearly always one round, and however
-    many there are never more than a dozen, for the same event again is only judged."""
+def split_into_rounds(reports: Iterable[Report]) -> list[Round]:
+    """Split reports into rounds where one must be applied before the statement of an earlier one of the same attempt.
+
+    Nearly always there is one round. There are never more than a dozen, because a repeated event is only judged.
+    """
     made = [Round()]
-    attempts: dict[UUID, SoFar] = {}
+    attempts: dict[UUID, ReportedEvents] = {}
     for place, report in enumerate(reports):
-        so_far, event = attempts.setdefault(report.attempt, SoFar()), report.event
-        is_repeated = event in so_far.events and (event in ENDS or event == Event.STARTED)
+        so_far, event = attempts.setdefault(report.attempt, ReportedEvents()), report.event
+        is_repeated = event in so_far.events and (event in ENDS or event == ReportEvent.STARTED)
         if not is_repeated:
-            if so_far.here & ENDS or (event == Event.STARTED and so_far.here):
+            if so_far.here & ENDS or (event == ReportEvent.STARTED and so_far.here):
                 so_far.round, so_far.here = so_far.round + 1, set()
             so_far.here.add(event)
         if so_far.round == len(made):
@@ -87,16 +90,18 @@ def rounds(reports: Iterable[Report]) -> list[Round]:
             made[so_far.round].judged.append(place)
             continue
         made[so_far.round].applied.append(place)
-        so_far.events = {event} if event == Event.STARTED else so_far.events | {event}
+        so_far.events = {event} if event == ReportEvent.STARTED else so_far.events | {event}
     return made
 
 
 def apply_reports(token: ServerToken, reports: Sequence[Report], turn: Round, unstored: set[UUID]) -> dict[int, Result]:
-    """A result for each report of a round, by its place; attempts of which one could not be stored are added to
-    `unstored`."""
+    """Apply one round. Return a result for each report by its place.
+
+    Attempts with a report that could not be stored are added to `unstored`.
+    """
     run = [reports[place] for place in turn.applied]
     applied = apply_to_each(lambda some: write_reports(token, some), run, unstored)
-    for events in {Event.STARTED}, ENDS:
+    for events in {ReportEvent.STARTED}, ENDS:
         refused = [nth for nth, state in enumerate(applied) if state is None and run[nth].event in events]
         of_steps = find_consequential_attempts(token, {run[nth].attempt for nth in refused})
         held_back = [nth for nth in refused if run[nth].attempt in of_steps]
@@ -115,8 +120,7 @@ def apply_reports(token: ServerToken, reports: Sequence[Report], turn: Round, un
 
 
 def apply_to_each(do: Callable[[list[Report]], list[Any]], reports: list[Report], unstored: set[UUID]) -> list[Any]:
-    """Do it to all at once, and if the database does not take that, to as many at once as it takes, in order."""
-
+    """Call `do` with all reports, and if the database refuses that, with smaller parts of them, in order."""
     if not reports:
         return []
 
@@ -139,31 +143,31 @@ def build_result(report: Report, outcome: Any) -> Result:
     if outcome == NOT_STORED:
         detail = "The control plane could not store this report; send it again."
         return Result(report.attempt, accepted=False, replayed=False, state=None, code=NOT_STORED, detail=detail)
-    if report.event == Event.STARTED and outcome != AttemptState.RUNNING:
-        detail = "The execution that it is a step of is being cancelled, or has ended: nothing of it begins any more."
+    if report.event == ReportEvent.STARTED and outcome != AttemptState.RUNNING:
+        detail = "Its execution is being cancelled or has ended, so this step may not begin."
         return Result(report.attempt, accepted=False, replayed=False, state=outcome, code=STOPPED, detail=detail)
     return Result(report.attempt, accepted=True, replayed=False, state=outcome)
 
 
 @retried_atomic
 def write_consequential_ends(token: ServerToken, run: list[Report]) -> list[str | None]:
-    """Ends that have consequences, with these; a claim that is not to begin any more ends too."""
+    """Apply ends together with their consequences. A claim that may not begin any more ends too."""
     return write_reports(token, run, with_consequences=True)
 
 
 def find_consequential_attempts(token: ServerToken, attempts: set[UUID]) -> set[UUID]:
-    """Those of the live attempts whose end moves an execution or a trigger on."""
+    """Return the live attempts among these whose end has consequences for an execution or a trigger."""
     if not attempts:
         return set()
     return {row.id for row in sql.find_consequential_attempts.fetch_rows(attempts=list(attempts), server=token.server)}
 
 
 def write_reports(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:
-    """Starts, progress, checkpoints, lines, ends, in this order, each a guarded statement over all, in one round trip:
-    the state of the attempt of each report, None where it was not applied. Their jobs are held first, all at once.
+    """Apply starts, progress, checkpoints, log lines and ends, in this order, in one round trip.
 
-    What the end of a job moves on must be moved on in the same transaction: such ends are applied only
-    `with_consequences`, in the caller's.
+    Each is one guarded statement for all reports; their jobs are locked first, all at once. Returns the state of the
+    attempt of each report, or None for a report that was not applied. Ends with consequences are applied only
+    `with_consequences`, in the caller's transaction, because the consequences must be in the same transaction.
     """
     needed = {FINISH} if with_consequences else {statement_of_event(report.event) for report in run}
     locks = [sql.lock_reported_roots, sql.lock_reported_jobs] if with_consequences else [sql.lock_reported_jobs]
@@ -171,19 +175,21 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
     states_now: dict[Statement[Any], dict[UUID | int, str]] = {statement: {} for statement in statements}
     answers = fetch_prepared_sets(
         *locks,
-        *statements,
+        *(stored_bytes.counting(statement) if statement in COUNTED else statement for statement in statements),
         attempts=[report.attempt for report in run],
         server=token.server,
         version=token.version,
-        started=[report.attempt for report in run if report.event == Event.STARTED],
-        traces=orjson.dumps({str(report.attempt): report.traceparent for report in run if report.traceparent}).decode(),
-        progress=pack_reports(latest_progress(run), {Event.PROGRESS}, "progress", "message"),
-        checkpoints=pack_reports(latest_checkpoints(run), {Event.CHECKPOINT}, "value"),
+        started=[report.attempt for report in run if report.event == ReportEvent.STARTED],
+        traces=write_json({str(report.attempt): report.traceparent for report in run if report.traceparent}).decode(),
+        progress=pack_reports(latest_progress(run), {ReportEvent.PROGRESS}, "progress", "message"),
+        checkpoints=pack_reports(latest_checkpoints(run), {ReportEvent.CHECKPOINT}, "value"),
         logs=pack_log_reports(run),
         lines_kept=LINES_KEPT,
+        no_room=stored_bytes.NO_ROOM,
+        stored_limit=conf().stored_bytes_limit,
         ended=pack_reports(
             run,
-            ENDS | ({Event.STARTED} if with_consequences else set()),
+            ENDS | ({ReportEvent.STARTED} if with_consequences else set()),
             "event",
             "output",
             "error",
@@ -203,13 +209,13 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
     if with_consequences:
         return [states_now[FINISH].get(report.attempt) for report in run]
     return [
-        states_now[statement_of_event(report.event)].get(place if report.event == Event.LOG else report.attempt)
+        states_now[statement_of_event(report.event)].get(place if report.event == ReportEvent.LOG else report.attempt)
         for place, report in enumerate(run)
     ]
 
 
 def log_diverging_ends(rows: list[EndedAttempt]) -> None:
-    """Say which attempts ended otherwise than their jobs."""
+    """Log the attempts that ended in another state than their jobs."""
     for row in rows:
         if row.job_state != row.attempt_state:
             log.warning(
@@ -221,15 +227,15 @@ def log_diverging_ends(rows: list[EndedAttempt]) -> None:
             )
 
 
-def statement_of_event(event: Event) -> Statement[Any]:
+def statement_of_event(event: ReportEvent) -> Statement[Any]:
     return STATEMENTS.get(event, FINISH)
 
 
 def latest_progress(run: list[Report]) -> list[Report]:
-    """Of each attempt one report, with the last that is said of each field."""
+    """Return one report for each attempt, with the last value of each field."""
     latest: dict[UUID, Report] = {}
     for report in run:
-        if report.event == Event.PROGRESS:
+        if report.event == ReportEvent.PROGRESS:
             before = latest.get(report.attempt, report)
             progress = before.progress if report.progress is None else report.progress
             message = before.message if report.message is None else report.message
@@ -238,19 +244,19 @@ def latest_progress(run: list[Report]) -> list[Report]:
 
 
 def latest_checkpoints(run: list[Report]) -> list[Report]:
-    """Of each attempt the last."""
-    return list({report.attempt: report for report in run if report.event == Event.CHECKPOINT}.values())
+    """Return the last checkpoint report of each attempt."""
+    return list({report.attempt: report for report in run if report.event == ReportEvent.CHECKPOINT}.values())
 
 
-def pack_reports(run: list[Report], events: set[Event], *fields: str) -> str:
-    """The reports of some events as a JSON array."""
+def pack_reports(run: list[Report], events: set[ReportEvent], *fields: str) -> str:
+    """Return the reports with these events as a JSON array."""
     chosen = [report for report in run if report.event in events]
     rows = [{"attempt": r.attempt, **{field: getattr(r, field) for field in fields}} for r in chosen]
-    return orjson.dumps(rows).decode()
+    return write_json(rows).decode()
 
 
 def pack_log_reports(run: list[Report]) -> str:
-    """The LOG reports as a JSON array, each with its place in the run."""
+    """Return the LOG reports as a JSON array, each with its place in the run."""
     fields = ("attempt", "stream", "sequence", "lines")
-    logs = [(place, report) for place, report in enumerate(run) if report.event == Event.LOG]
-    return orjson.dumps([{"place": n, **{field: getattr(r, field) for field in fields}} for n, r in logs]).decode()
+    logs = [(place, report) for place, report in enumerate(run) if report.event == ReportEvent.LOG]
+    return write_json([{"place": n, **{field: getattr(r, field) for field in fields}} for n, r in logs]).decode()

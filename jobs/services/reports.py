@@ -1,16 +1,15 @@
-"""What a worker may say of an attempt, and what becomes of it."""
+"""Reports of workers on their attempts, and the result of each report."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-import orjson
-
 from controlplane.agent.limits import CHECKPOINT_LIMIT, SIZE_LIMIT
+from controlplane.core.json_bodies import size_of
 
 
-class Event(StrEnum):
+class ReportEvent(StrEnum):
     STARTED = "STARTED"
     PROGRESS = "PROGRESS"
     CHECKPOINT = "CHECKPOINT"
@@ -21,15 +20,15 @@ class Event(StrEnum):
     LOG = "LOG"
 
 
-ENDS = {Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.RELEASED}
+ENDS = {ReportEvent.COMPLETED, ReportEvent.FAILED, ReportEvent.CANCELLED, ReportEvent.RELEASED}
 
 
 @dataclass(frozen=True)
 class Report:
-    """One event of one attempt."""
+    """Report of one event of an attempt."""
 
     attempt: UUID
-    event: Event
+    event: ReportEvent
     output: Any = None
     error: dict[str, Any] | None = None
     reason: str | None = None
@@ -44,7 +43,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a report: accepted (replayed: it had been before), or refused with a code."""
+    """Result of a report: accepted (`replayed` if it had been applied before), or refused with a code."""
 
     attempt: UUID
     accepted: bool
@@ -55,12 +54,12 @@ class Result:
 
 
 def explain_oversize(report: Report) -> tuple[str, str] | None:
-    """The code and the sentence with which a report is refused for its size."""
+    """Return the code and the detail with which a report is refused for its size, or None if it is small enough."""
     for name, content, limit in (
         ("output", report.output, SIZE_LIMIT),
         ("error", report.error, SIZE_LIMIT),
         ("checkpoint", report.value, CHECKPOINT_LIMIT),
     ):
-        if content is not None and (size := len(orjson.dumps(content))) > limit:
+        if content is not None and (size := size_of(content)) > limit:
             return f"{name}_too_large", f"The {name} has {size} bytes of JSON; the limit is {limit}."
     return None

@@ -1,4 +1,4 @@
-"""An execution that has ended runs once more, as a new one: from its beginning, or from where it failed."""
+"""Runs an ended execution again as a new one: from the beginning, or from the steps that failed."""
 
 from datetime import datetime
 from typing import Any
@@ -8,12 +8,12 @@ import structlog
 from django.utils import timezone
 
 from controlplane.core.transactions import retried_atomic
-from jobs.conf import conf
 from jobs.errors import ExecutionEnded, ExecutionUnknown, KeyTaken, TryAgain
 from jobs.models import Execution
 from jobs.services import guards
-from jobs.services.executions import ExecutionPlan, begin_executions, list_steps_to_restart
-from liveness.services.action_events import Subject, record_action
+from jobs.services.execution_rows import ExecutionPlan
+from jobs.services.executions import begin_executions, list_steps_to_restart
+from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -22,10 +22,10 @@ log = structlog.get_logger()
 def rerun_execution(
     execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
 ) -> tuple[UUID, bool]:
-    """Once more from its beginning: the id of the new one, and whether it is new.
+    """Run an execution again from its beginning. Return the id of the new one, and whether it is new.
 
-    With a key the same call again finds the same execution. Raises ExecutionUnknown, also when it is not the owner's
-    (None: everybody's), ExecutionRunning, and KeyTaken when another execution has the key.
+    `owner` is the client whose executions may be run again (None: all). A call with the same key returns the same
+    execution. Raises ExecutionUnknown, ExecutionRunning, and KeyTaken if another execution has the key.
     """
     return begin_again(execution, by, owner, key, note, is_restart=False)
 
@@ -33,10 +33,10 @@ def rerun_execution(
 def restart_execution(
     execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
 ) -> tuple[UUID, bool]:
-    """Once more from where it failed or was cancelled: what had completed is kept, with its output, but for what
-    depends on a step that had not. So it is with its children.
+    """Run an execution again from where it failed or was cancelled. Return its new id, and whether it is new.
 
-    As `rerun_execution`; raises ExecutionEnded too, where there is nothing to restart.
+    Completed steps are kept with their output, unless they depend on a step that did not complete. The same applies to
+    child executions. Otherwise like `rerun_execution`. Raises ExecutionEnded too, if there is nothing to restart.
     """
     return begin_again(execution, by, owner, key, note, is_restart=True)
 
@@ -54,7 +54,7 @@ def begin_again(
         return known, False
     steps = list_steps_to_restart([execution])[execution] if is_restart else {}
     if is_restart and not steps:
-        raise ExecutionEnded(f"All steps of this {before.state} execution completed; it can be run again.")
+        raise ExecutionEnded(f"All steps of this {before.state} execution completed: run it again instead.")
     plan = ExecutionPlan(
         drop_past_deadlines(before.definition),
         before.owner_id,
@@ -64,9 +64,9 @@ def begin_again(
         rerun_of=before.pk,
         restarts=steps,
     )
-    if begun := begin_executions([plan], conf().waiting_limit if owner else None):
+    if begun := begin_executions([plan], is_limited=owner is not None):
         action = "restart_execution" if is_restart else "rerun_execution"
-        record_action(action, by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
+        record_action(action, by, note, ActionSubject(SubjectType.EXECUTION, before.pk, before.name))
         log.info("Execution begun again", execution=str(execution), new=str(begun[0]), actor=by, reason=note)
         return begun[0], True
     holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
@@ -76,8 +76,8 @@ def begin_again(
 
 
 def find_begun_again(before: Execution, key: str, is_restart: bool) -> UUID | None:
-    """What an earlier call with this key has begun of it, from its beginning or where it failed as this one would."""
-    # Those of triggers have no owner in whose name a key would be unique.
+    """Return the execution that an earlier call with this key began from `before` in the same way: rerun or restart."""
+    # Executions of triggers have no owner, so their keys are not unique.
     for known in Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before):
         if known.steps.filter(restart_of_id__isnull=False).exists() == is_restart:
             return known.pk
@@ -85,7 +85,7 @@ def find_begun_again(before: Execution, key: str, is_restart: bool) -> UUID | No
 
 
 def drop_past_deadlines(definition: dict[str, Any]) -> dict[str, Any]:
-    """What was submitted, without moments that have passed: steps are not to expire by one of those."""
+    """Return a definition without deadlines that have passed: a new step must not expire by an old deadline."""
 
     def drop_past_deadline(step: dict[str, Any]) -> dict[str, Any]:
         until = step.get("good_until")

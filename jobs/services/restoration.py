@@ -1,24 +1,29 @@
-"""After the database was restored from a backup: it speaks of a past in which other servers were alive, and of attempts
-that have ended since."""
+"""Repairs the state after the database was restored from a backup.
+
+The backup has servers that were alive at that time, and attempts that may have ended since.
+"""
 
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.services import propagation, recovery
+from jobs.services import failover, propagation, recovery
 from jobs.sql import sql
 from liveness.services import restoration
 from liveness.services.action_events import INSTANCE, record_action
+from liveness.services.failover import compare_timeline
 
 
 @retried_atomic
-def begin_after_restore(by: str, note: str) -> dict[str, int]:
-    """Every server is lost, every live attempt is taken from it, and the clock moves on, in one transaction; how many
-    became what.
+def begin_after_restore(by: str, note: str) -> dict[str, int | str]:
+    """Mark every server as lost, end every live attempt, and move the clock on, in one transaction.
 
-    What the workers of then still run is fenced as ever: a job whose code had begun goes on elsewhere when its worker
-    must have stopped it. Done again it changes nothing, unless servers have come since.
+    Workers of that time may still run code. The fence protects it as usual: a job whose code had begun runs elsewhere
+    only when its worker must have stopped. A second call changes nothing, unless servers have registered since. Return
+    the number of rows by their new state. On a new timeline of the database, also return what was lost.
     """
+    compare_timeline()
+    lost = failover.describe_losses()
     restoration.move_clock()
-    done = {"DISCONNECTED": restoration.lose_servers(by, note)}
+    done: dict[str, int] = {"DISCONNECTED": restoration.lose_servers(by, note)}
     if roots := [row.id for row in sql.executions_of_live_attempts.fetch_rows()]:
         sql.lock_roots.fetch_rows(executions=roots)
     reason = "the database was restored"
@@ -27,5 +32,7 @@ def begin_after_restore(by: str, note: str) -> dict[str, int]:
     recovery.log_ended_attempts(counts)
     for count in counts:
         done[count.state] = done.get(count.state, 0) + count.jobs
+    if (raised := failover.raise_attempt_counts()) is not None:
+        done["Raised attempt counts"] = raised
     record_action("after_restore", by, note, INSTANCE)
-    return done
+    return {**done, **lost}

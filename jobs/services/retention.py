@@ -1,8 +1,8 @@
-"""What is past its retention goes: executions and jobs, then servers, which their attempts kept, then events and
-heartbeats.
+"""Deletes rows past their retention: executions and jobs, then servers (whose attempts are gone by then), then events.
+Heartbeats go by partitions.
 
-Any number may run at once: each row goes once, and what one holds, the others skip or wait a batch for.
-With its job a key is forgotten: handed in again, it makes a new job.
+Several processes may run this at once: each row is deleted once, and locked rows are skipped or left to the next batch.
+The key of a job is forgotten with the job: the same key then makes a new job.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,12 @@ from django.db import DatabaseError
 
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic
 from jobs.conf import conf
+from jobs.services.stored_bytes import counting
 from jobs.sql import sql
+from jobs.sql.rows.retention import RetentionLimits
 from liveness.conf import conf as liveness
-from liveness.services.retention import Pruning, Span, event_pruning, heartbeat_pruning
+from liveness.services import partitions
+from liveness.services.retention import IdRange, Pruning, event_pruning, prune_heartbeats
 
 log = structlog.get_logger()
 
@@ -28,37 +31,37 @@ FIRST = UUID(int=0)
 
 
 class PruneFailed(Exception):
-    """Some rows could not be deleted; the others were."""
+    """Rows could not be deleted. All others were."""
 
     def __init__(self, kinds: list[str], done: dict[str, int]) -> None:
-        super().__init__(f"Not everything could be deleted of: {', '.join(kinds)}")
+        super().__init__(f"Some rows could not be deleted: {', '.join(kinds)}")
         self.done = done
 
 
 class JobPruning(Pruning):
     @retried_atomic
-    def delete(self, span: Span) -> int:
+    def delete(self, span: IdRange) -> int:
         ids = [row.id for row in sql.lock_old_jobs.fetch_rows(after=span.after, last=span.last, **self.before)]
-        # A statement of its own: it also sees the superseded reports that came before the jobs were held.
-        return sql.delete_jobs.fetch_only_row(ids=ids).deleted
+        # A separate statement, so that it sees superseded reports that were stored before the jobs were locked.
+        return counting(sql.delete_jobs).fetch_only_row(ids=ids).deleted
 
 
 class ExecutionPruning(Pruning):
     @retried_atomic
-    def delete(self, span: Span) -> int:
+    def delete(self, span: IdRange) -> int:
         roots = [row.id for row in sql.lock_old_executions.fetch_rows(after=span.after, last=span.last, **self.before)]
         while steps := [row.id for row in sql.list_steps.fetch_rows(roots=roots, batch=STEPS_BATCH)]:
-            sql.delete_jobs.fetch_rows(ids=steps)
-        return sql.delete_executions.fetch_only_row(roots=roots).deleted
+            counting(sql.delete_jobs).fetch_rows(ids=steps)
+        return counting(sql.delete_executions).fetch_only_row(roots=roots).deleted
 
 
 def prune_old_rows(
     *, dry_run: bool = False, report_progress: Callable[[str, int, int], None] = lambda *_: None
 ) -> dict[str, int]:
-    """Delete what is past its retention; how many of what. With `dry_run`, only count it.
+    """Delete all rows past their retention. Return how many of each kind. With `dry_run`, only count them.
 
-    Calls `report_progress(kind, deleted, total)` when a kind is counted, and after each batch.
-    Raises PruneFailed at its end when a batch failed.
+    Calls `report_progress(kind, deleted, total)` when a kind is counted, and after each batch. Raises PruneFailed at
+    the end if a batch failed.
     """
     done: dict[str, int] = {}
     failed = []
@@ -73,14 +76,34 @@ def prune_old_rows(
             if not is_whole:
                 failed.append(pruning.name)
             report_progress(pruning.name, done[pruning.name], total)
+    done |= prune_partitions(dry_run=dry_run, report_progress=report_progress)
     log.info("Would prune" if dry_run else "Pruned", **done)
     if failed:
         raise PruneFailed(sorted(set(failed)), done)
     return done
 
 
-def delete_span(pruning: Pruning, span: Span) -> tuple[int, bool]:
-    """Delete what is due in a span, and when that fails in each half of it: how many, and whether it was all."""
+def prune_partitions(
+    *, dry_run: bool = False, report_progress: Callable[[str, int, int], None] = lambda *_: None
+) -> dict[str, int]:
+    """Drop the partitions of heartbeats that are past their retention, and make those of the next days.
+
+    Parameters and results are those of `prune_heartbeats`.
+    """
+    return prune_heartbeats(read_heartbeat_limits(), dry_run=dry_run, report_progress=report_progress)
+
+
+def list_old_partitions() -> list[str]:
+    """Return the names of the partitions that are past their retention."""
+    return [
+        name
+        for table, before in read_heartbeat_limits().items()
+        for name in partitions.list_old_partitions(table, before)
+    ]
+
+
+def delete_span(pruning: Pruning, span: IdRange) -> tuple[int, bool]:
+    """Delete the due rows of a span; if that fails, try each half. Return how many, and whether all were deleted."""
     try:
         return pruning.delete(span), True
     except DatabaseError as error:
@@ -92,14 +115,14 @@ def delete_span(pruning: Pruning, span: Span) -> tuple[int, bool]:
             return 0, False
     middle = type(span.after)(int=(after + last) // 2) if isinstance(span.after, UUID) else (after + last) // 2
     first, second = (
-        delete_span(pruning, Span(span.after, middle, span.due)),
-        delete_span(pruning, Span(middle, span.last, span.due)),
+        delete_span(pruning, IdRange(span.after, middle, span.due)),
+        delete_span(pruning, IdRange(middle, span.last, span.due)),
     )
     return first[0] + second[0], first[1] and second[1]
 
 
-def list_prunings() -> list[Pruning]:
-    """What there is to do, in order, as of one reading of the database's clock."""
+def read_limits() -> RetentionLimits:
+    """Return the times before which rows are past their retention, from one reading of the database's clock."""
     kept = {
         "jobs": conf().job_retention,
         "executions": conf().execution_retention,
@@ -109,7 +132,12 @@ def list_prunings() -> list[Pruning]:
         "attempt_heartbeats": conf().heartbeat_retention,
         "batches": conf().batch_retention,
     }
-    before = sql.read_retention_limits.fetch_only_row(**kept)
+    return sql.read_retention_limits.fetch_only_row(**kept)
+
+
+def list_prunings() -> list[Pruning]:
+    """Return the prunings in their order."""
+    before = read_limits()
     executions = {"executions": before.executions}
     return [
         ExecutionPruning("executions", sql.scan_executions, sql.delete_executions, FIRST, executions, EXECUTIONS_BATCH),
@@ -125,8 +153,13 @@ def list_prunings() -> list[Pruning]:
         ),
         Pruning("batches", sql.scan_batches, sql.delete_batches, FIRST, {"batches": before.batches}, BATCHES_BATCH),
         event_pruning(before.events),
-        heartbeat_pruning(before.server_heartbeats, before.attempt_heartbeats),
     ]
+
+
+def read_heartbeat_limits() -> dict[str, datetime | None]:
+    """Return for each table of heartbeats the time before which they are past their retention."""
+    before = read_limits()
+    return {partitions.SERVERS: before.server_heartbeats, partitions.ATTEMPTS: before.attempt_heartbeats}
 
 
 def job_pruning(before: datetime | None) -> Pruning:

@@ -1,4 +1,4 @@
-"""Made-up servers and jobs, for trying out and for measuring. Nothing runs behind them."""
+"""Made-up servers and jobs for trials and measurements. No process runs behind them."""
 
 import math
 import secrets
@@ -12,29 +12,29 @@ from jobs.sql.rows.seeding import MakeServersRow
 from liveness.models import ApiToken, Server
 
 HEARTBEAT_INTERVAL, TIMEOUT = 300, 86400
-"""Seconds. Long, so that what never beats again is fresh for a quarter of an hour, and there for a day."""
+"""Seconds. Long, so that servers without heartbeats stay fresh for a quarter of an hour, and alive for a day."""
 SERVERS_A_BATCH, JOBS_A_BATCH = 1_000, 20_000
 TABLES = "liveness_server, liveness_serverevent, liveness_heartbeat, jobs_workerjob, jobs_attempt, jobs_latereport"
 
 
 class NotEmpty(Exception):
-    """There are servers or jobs already, and perhaps they are somebody's."""
+    """The database already has servers or jobs, which may be real."""
 
 
 @transaction.atomic
 def seed_database(
     servers: int, jobs: int, *, force: bool = False, report_progress: Callable[[str, int], None] = lambda *_: None
 ) -> None:
-    """Add so many servers and jobs, all or none; calls `tell(what, done)` after each batch.
+    """Add made-up servers and jobs, all or none. Calls `report_progress(kind, done)` after each batch.
 
-    Raises NotEmpty unless there is nothing yet, or `force`.
+    Raises NotEmpty if there are servers or jobs already, unless `force` is set.
     """
     if not force and (Server.objects.exists() or WorkerJob.objects.exists()):
         raise NotEmpty
-    # A digest that belongs to no text: nobody comes in by this token.
+    # No text has this digest, so this token cannot be used.
     token = ApiToken.objects.create(name="seed", role="client", prefix="seed", digest=secrets.token_bytes(32))
     sql.relax_guards.fetch_rows(triggers=list_first_state_guards())
-    # More than the jobs that are made to run on each.
+    # More slots than jobs that are made up to run on each server.
     shared = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
     capacity = max(4, math.ceil(jobs / servers * 0.02))
     workers: list[MakeServersRow] = []
@@ -46,19 +46,19 @@ def seed_database(
     for first in range(1, jobs + 1, JOBS_A_BATCH):
         last = min(first + JOBS_A_BATCH - 1, jobs)
         sql.make_jobs.fetch_rows(first=first, last=last, jobs=jobs, owner=token.pk, **ids)
-        # Now, while what they refer to is in memory: at the end, of millions, it would be read from disk again.
+        # Checked now, while the referenced rows are in memory. At the end they would be read from disk again.
         connection.check_constraints()
         report_progress("jobs", last)
 
 
 def list_first_state_guards() -> list[str]:
-    """The triggers that let a row begin in its first state only."""
+    """Return the database triggers that let a row begin only in its first state."""
     models: list[Any] = [Server, WorkerJob, Attempt]
     guards = [(trigger, model) for model in models for trigger in model._meta.triggers]
     return [trigger.get_pgid(model) for trigger, model in guards if trigger.name == "legal_beginning"]
 
 
 def vacuum_tables() -> None:
-    """What autovacuum would do in a while: reads are planned by how things are now. Not in a transaction."""
+    """Vacuum and analyze the tables, so that queries are planned for the new rows. Not allowed in a transaction."""
     with connection.cursor() as cursor:
         cursor.execute(f"vacuum (analyze) {TABLES}")

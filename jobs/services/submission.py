@@ -1,8 +1,8 @@
-"""Clients hand in work."""
+"""Submission of jobs by clients and triggers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, NamedTuple
 
 from controlplane.core.database import connection
 from controlplane.core.prepared import fetch_prepared_rows
@@ -12,15 +12,50 @@ from jobs.errors import KeyTaken, TryAgain
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
-from jobs.services import executions, waiting_counts
+from jobs.services import executions, stored_bytes, waiting_counts, waiting_tag_sets
 from jobs.services.drafts import is_execution
-from jobs.services.hints import announce_work
-from jobs.services.refusals import refuse_too_many, refuse_without_runner, refuse_without_worker
+from jobs.services.hints import announce_new_work
+from jobs.services.refusals import (
+    refuse_over_quota,
+    refuse_too_many,
+    refuse_too_many_tag_sets,
+    refuse_without_runner,
+    refuse_without_worker,
+)
 from jobs.sql import sql
 from jobs.sql.rows.submission import SubmittedJob
 from jobs.states import JobKind
 from liveness.conf import conf as liveness_conf
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
+
+
+@dataclass(slots=True)
+class Submitter:
+    """Owner and namespace of jobs to store."""
+
+    owner: ApiToken | None
+    """None for a job of a trigger."""
+    namespace: str
+    tag_sets: set[tuple[str, ...]] = field(default_factory=set)
+    """Sets of required tags of the jobs, and of the steps of executions."""
+    jobs: int = 0
+
+
+GROUP_LOCK_WAIT = 100
+"""Milliseconds that a statement with jobs of several clients waits at most for a lock."""
+
+
+class SingleJob(NamedTuple):
+    """Job that a client submits alone. It is no execution and requires no worker."""
+
+    owner: ApiToken
+    job: dict[str, Any]
+    traceparent: str | None = None
+    """Trace of the call."""
+
+    def traced(self, traceparent: str | None) -> "SingleJob":
+        """Return the job with this trace if it names none."""
+        return self if traceparent is None else self._replace(job={"traceparent": traceparent, **self.job})
 
 
 def submit_jobs(
@@ -32,119 +67,193 @@ def submit_jobs(
     is_limited: bool = True,
     largest: int | None = 0,
 ) -> list[Submitted]:
-    """All or none of these jobs, in order. No owner: a trigger's. They are of this namespace, or of the owner's.
-    `is_limited`: no more than so many of the owner may wait. Of action and payload is answered what has up to `largest`
-    bytes of JSON (None: all).
+    """Submit jobs, all or none, and return them in order. A job that is an execution begins at once.
 
-    The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
-    would pass the limit of the owner, NoRunner for a new one of a client that no worker of the fleet takes, and what is
-    in the way when a new one requires a worker and none is eligible now, however full. One that is an execution begins
-    at once.
+    `owner` is None for a job of a trigger; `namespace` is that of the owner by default. With `is_limited` the limits of
+    the owner apply. The result has action and payload with up to `largest` bytes of JSON (None: all).
+
+    A job with a known key returns the existing job. Raises KeyTaken if the key belongs to other content, and
+    TooManyWaiting, TooManyTagSets or QuotaExceeded if new jobs exceed a limit. Raises NoRunner if no worker has the
+    runner of a client's new job. If a new job requires a worker and none is eligible now, raises the problem that
+    explains why; a full worker counts as eligible.
     """
-    wanted = Wanted(
-        owner=owner,
-        namespace=namespace or (owner.namespace if owner else DEFAULT_NAMESPACE),
-        kind=kind,
-        drafts=list(build_job_rows(jobs)),
-        # What a trigger starts has nobody to refuse it to.
-        runners=[drafting.required_runners(job) if owner else set() for job in jobs],
-        limit=limit_to_count(owner, len(jobs)) if owner and is_limited else None,
-        largest=largest,
-    )
-    # Nearly always nothing is in the way of a job, and it is stored without a transaction around the statement.
+    drafts = list(build_job_rows(jobs))
+    submitter = Submitter(owner, namespace or (owner.namespace if owner else DEFAULT_NAMESPACE), jobs=len(jobs))
+    submitter.tag_sets.update(tuple(draft["required_tags"]) for draft in drafts)
+    submitter.tag_sets.update(tags for job in jobs if is_execution(job) for tags in drafting.required_tag_sets(job))
+    # No client waits for the result of a trigger, so nothing is refused for its runner.
+    runners = [drafting.required_runners(job) if owner else set() for job in jobs]
+    wanted = Wanted([submitter], kind, drafts, runners, is_limited=is_limited, largest=largest)
+    # Nearly always there is no obstacle, and a single job is stored without a transaction around the statement.
     is_alone = len(jobs) == 1 and not is_execution(jobs[0]) and not connection.in_atomic_block
     by_key: dict[str, WorkerJob] = {}
     if not is_alone or not (stored := wanted.store(only_if_clear=True)):
         stored, by_key = store_or_refuse(wanted)
-    if stored:
-        note_stored(wanted, stored)
-        announce_work()
-    rows = {row.place: row for row in stored}
+    rows = note_stored(wanted, stored)
     return [
-        Submitted(row.id, True, UntouchedJob(row, kind, wanted.namespace, draft) if stays_untouched(draft) else None)
+        wanted.build_submitted(draft, row)
         if (row := rows.get(draft["place"]))
         else Submitted(by_key[draft["key"]].pk, False, None)
-        for draft in wanted.drafts
+        for draft in drafts
     ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """What is to be stored, and within which limits."""
+def submit_single_jobs(singles: list[SingleJob]) -> list[Submitted | None]:
+    """Submit single jobs of any number of clients in one statement, which is a transaction of its own.
 
-    owner: ApiToken | None
-    namespace: str
+    The limits of each owner apply to its jobs. Return None for a job that was not stored, because its key is known, its
+    token is not valid any more, or there is another obstacle. `submit_jobs` then returns the known job, or raises the
+    error. Raises OperationalError if another transaction has not committed one of the keys.
+    """
+    submitters = {single.owner.pk: Submitter(single.owner, single.owner.namespace) for single in singles}
+    numbers = {owner: number for number, owner in enumerate(submitters, 1)}
+    drafts = list(build_job_rows([single.job for single in singles]))
+    for single, draft in zip(singles, drafts, strict=True):
+        draft["submitter"] = numbers[single.owner.pk]
+        submitter = submitters[single.owner.pk]
+        submitter.tag_sets.add(tuple(draft["required_tags"]))
+        submitter.jobs += 1
+    runners = [drafting.required_runners(single.job) for single in singles]
+    wanted = Wanted(list(submitters.values()), JobKind.TASK, drafts, runners, is_limited=True, largest=None)
+    rows = note_stored(wanted, wanted.store(only_if_clear=True, lock_wait=GROUP_LOCK_WAIT))
+    return [(row := rows.get(draft["place"])) and wanted.build_submitted(draft, row) for draft in drafts]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Jobs to store, and their limits."""
+
+    submitters: list[Submitter]
     kind: JobKind
     drafts: list[dict[str, Any]]
+    """Rows to store. `submitter` is the number of a submitter, by default 1."""
     runners: list[set[tuple[str, ...]]]
-    limit: int | None
+    """The runners that each job asks for."""
+    _: KW_ONLY
+    is_limited: bool
     largest: int | None
+    limit: int | None = None
+    tag_sets_limit: int | None = None
+    stored_limit: int | None = None
 
-    def store(self, *, only_if_clear: bool) -> list[SubmittedJob]:
+    def __post_init__(self) -> None:
+        """Set the limits that the statement must count for."""
+        if not self.is_limited:
+            return
+        for submitter in self.submitters:
+            if (owner := submitter.owner) is None:
+                continue
+            if self.limit is None:
+                self.limit = limit_to_count(owner, submitter.jobs)
+            if self.tag_sets_limit is None:
+                self.tag_sets_limit = waiting_tag_sets.limit_to_count(owner.pk, submitter.tag_sets)
+            self.stored_limit = conf().stored_bytes_limit
+
+    def submitter_of(self, draft: dict[str, Any]) -> Submitter:
+        return self.submitters[draft.get("submitter", 1) - 1]
+
+    def store(self, *, only_if_clear: bool, lock_wait: int | None = None) -> list[SubmittedJob]:
+        """Run the statement. `lock_wait` is the longest wait for a lock in milliseconds (None: that of the session)."""
+        runners = {
+            (self.submitter_of(draft).namespace, tags)
+            for draft, asked in zip(self.drafts, self.runners, strict=True)
+            for tags in asked
+        }
+        statement = stored_bytes.counting(sql.submit_jobs)
         return fetch_prepared_rows(
-            sql.submit_jobs,
-            owner=self.owner and self.owner.pk,
-            namespace=self.namespace,
+            statement if lock_wait is None else statement.after(sql.limit_lock_waits),
+            lock_wait=lock_wait,
+            owners=[submitter.owner and submitter.owner.pk for submitter in self.submitters],
+            namespaces=[submitter.namespace for submitter in self.submitters],
             kind=self.kind,
             jobs=drafting.dump_sorted_json(self.drafts),
-            runners=drafting.dump_sorted_json(list(set().union(*self.runners))),
+            runners=drafting.dump_sorted_json(list(runners)),
             unmatched_after=conf().unmatched_after,
             waiting_limit=self.limit,
+            tag_sets_limit=self.tag_sets_limit,
+            stored_limit=self.stored_limit,
             staleness_multiplier=liveness_conf().staleness_multiplier,
             largest=self.largest,
             only_if_clear=only_if_clear,
         )
 
+    def build_submitted(self, draft: dict[str, Any], row: SubmittedJob) -> Submitted:
+        namespace = self.submitter_of(draft).namespace
+        untouched = UntouchedJob(row, self.kind, namespace, draft) if stays_untouched(draft) else None
+        return Submitted(row.id, True, untouched)
+
 
 @retried_atomic
 def store_or_refuse(wanted: Wanted) -> tuple[list[SubmittedJob], dict[str, WorkerJob]]:
-    """The new jobs, and by their keys those that are known."""
+    """Return the new jobs, and the known jobs by key. Raises the refusals; the transaction is then rolled back."""
     stored = wanted.store(only_if_clear=False)
     places = {row.place for row in stored}
-    by_key = find_known(wanted, [draft for draft in wanted.drafts if draft["place"] not in places])
+    [submitter] = wanted.submitters
+    by_key = find_known(submitter, [draft for draft in wanted.drafts if draft["place"] not in places])
     refuse_too_many(stored, len(stored), wanted.limit)
+    of_steps = {tags for job in stored if job.is_execution for tags in submitter.tag_sets}
+    refuse_too_many_tag_sets(stored, wanted.tag_sets_limit, len(of_steps))
+    refuse_over_quota(stored, wanted.stored_limit)
     refuse_without_worker(stored)
     refuse_without_runner(stored, [wanted.runners[row.place] for row in stored])
     executions.begin_children([row.id for row in stored if row.is_execution])
     return stored, by_key
 
 
-def find_known(wanted: Wanted, drafts: list[dict[str, Any]]) -> dict[str, WorkerJob]:
-    """The jobs that have these keys, in a statement of its own: it also sees what a concurrent submission of the same
-    key has just committed. Raises KeyTaken, and TryAgain where one of them has gone."""
+def find_known(submitter: Submitter, drafts: list[dict[str, Any]]) -> dict[str, WorkerJob]:
+    """Return the jobs that have these keys. Raises KeyTaken, and TryAgain if one of them was deleted.
+
+    This is a separate statement, so that it sees a submission of the same key that was committed just now.
+    """
     if not drafts:
         return {}
-    holders = WorkerJob.objects.filter(owner=wanted.owner, key__in=[draft["key"] for draft in drafts])
+    holders = WorkerJob.objects.filter(owner=submitter.owner, key__in=[draft["key"] for draft in drafts])
     by_key = {str(job.key): job for job in holders}
     for draft in drafts:
         job = by_key.get(draft["key"])
         if job is None:
             raise TryAgain
-        if job.namespace != wanted.namespace:
+        if job.namespace != submitter.namespace:
             raise KeyTaken(f"The key {job.key!r} was used before, in the namespace {job.namespace}.", job=str(job.pk))
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
-            raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
+            raise KeyTaken(f"The key {job.key!r} was used before by a job with other content.", job=str(job.pk))
     return by_key
 
 
 def limit_to_count(owner: ApiToken, number: int) -> int | None:
-    """How many jobs of the owner may wait; None: no limit, or one that so many more surely do not reach."""
+    """Return the limit of waiting jobs of the owner. None: there is no limit, or `number` more are surely below it."""
     limit = conf().waiting_limit
     return None if limit is None or waiting_counts.is_surely_below(limit, owner.pk, number) else limit
 
 
-def note_stored(wanted: Wanted, stored: list[SubmittedJob]) -> None:
-    """What was stored is kept in mind, even where a transaction around it fails yet: too many are, which only counts
-    sooner."""
-    if wanted.owner is None:
-        return
-    if wanted.limit is not None:
-        waiting_counts.note_count(wanted.owner.pk, stored[0].waiting + len(stored))
-    else:
-        waiting_counts.add_to_count(wanted.owner.pk, len(stored))
+def note_stored(wanted: Wanted, stored: list[SubmittedJob]) -> dict[int, SubmittedJob]:
+    """Announce the new jobs, and return their rows by place.
+
+    Add them to this process's counts of waiting jobs and tag sets, by which it knows when a limit is near. The counts
+    stay if the transaction fails later. A count that is too high only makes this process ask the database.
+    """
+    rows = {row.place: row for row in stored}
+    if stored:
+        announce_new_work()
+    new: dict[int, list[dict[str, Any]]] = {}
+    for draft in wanted.drafts:
+        if draft["place"] in rows:
+            new.setdefault(draft.get("submitter", 1), []).append(draft)
+    for number, drafts in new.items():
+        submitter = wanted.submitters[number - 1]
+        if submitter.owner is None:
+            continue
+        is_whole = len(drafts) == submitter.jobs
+        sets = submitter.tag_sets if is_whole else {tuple(draft["required_tags"]) for draft in drafts}
+        waiting_tag_sets.note_stored(submitter.owner.pk, sets)
+        if wanted.limit is not None:
+            waiting_counts.note_count(submitter.owner.pk, rows[drafts[0]["place"]].waiting + len(drafts))
+        else:
+            waiting_counts.add_to_count(submitter.owner.pk, len(drafts))
+    return rows
 
 
 def build_job_rows(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows to store."""
+    """Yield the rows to store."""
     for place, job in enumerate(jobs):
         yield {"place": place, "key": job.get("key"), **drafting.build_job_content(job)}

@@ -1,8 +1,7 @@
-"""The recovery sweep: what no lost server explains. Stale claims, stale runners, timeouts, unmatched work, expiry,
-torn executions.
+"""The recovery sweep: stale claims and code, timeouts, unmatched jobs, expired jobs, executions that do not continue.
 
-Everything is found by state and judged by observed time, so an outage of the control plane fails no job, and
-a sweep that was interrupted is finished by the next.
+It handles what a lost server does not explain. All rows are found by state and judged by observed time. So an outage
+of the control plane fails no job, and the next sweep finishes an interrupted one.
 """
 
 from collections.abc import Callable
@@ -12,12 +11,13 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError
 
+from controlplane.core.database.errors import describe
 from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
 from jobs.services import cancellation, execution_repair, recovery
 from jobs.sql import sql
 from jobs.sql.rows.sweep import StaleAttempt
-from liveness.services.action_events import Subject, record_action
+from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -26,12 +26,16 @@ NO_THRESHOLDS = {"cancel_timeout": None, "timeouts": False, "claimed_stale_after
 
 
 class SweepFailed(Exception):
-    """Some steps of the sweep failed; the others were done."""
+    """Steps of the sweep failed. The other steps were done."""
 
 
 def run_sweep() -> dict[str, dict[str, int]]:
-    """One recovery sweep: how many ended how, by step; executions are repaired last, so that whatever the others ended
-    is passed on by then. Raises SweepFailed at its end when a step failed."""
+    """Run one recovery sweep: stale claims and runners, timeouts, unmatched jobs, torn executions.
+
+    Return, for each of these, how many jobs or executions it ended in which state. Torn executions come last, because
+    the others end jobs of executions. Raises SweepFailed at the
+    end if a step failed.
+    """
     done: dict[str, dict[str, int]] = {}
     failed = []
     steps: dict[str, Callable[[], dict[str, int]]] = {
@@ -47,7 +51,7 @@ def run_sweep() -> dict[str, dict[str, int]]:
             done[name] = step()
         except DatabaseError as error:
             if is_database_down(error):
-                raise SweepFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
+                raise SweepFailed(describe(error)) from None
             log.exception("A step of the recovery sweep failed", step=name)
             failed.append(name)
     if failed:
@@ -56,7 +60,7 @@ def run_sweep() -> dict[str, dict[str, int]]:
 
 
 def end_overdue_attempts() -> dict[str, int]:
-    """End attempts past their timeouts, stale claims and stale runners; how many ended how."""
+    """End attempts past their timeouts, stale claims and stale running attempts. Return their number by state."""
     return end_by_thresholds(
         {
             "cancel_timeout": conf().cancel_timeout,
@@ -70,21 +74,21 @@ def end_overdue_attempts() -> dict[str, int]:
 def requeue_stale_claimed(
     older_than: float, actor: str, note: str = "", progress: Callable[[int], None] = lambda count: None
 ) -> int:
-    """Requeue every claim without a sign of life for `older_than` seconds, whatever the settings say; how many."""
+    """Requeue every claim without a sign of life for `older_than` seconds, whatever the settings. Return how many."""
     return end_stale_by_hand("claimed", older_than, actor, note, progress)
 
 
 def fail_stale_running(
     older_than: float, actor: str, note: str = "", progress: Callable[[int], None] = lambda count: None
 ) -> int:
-    """Fail every running attempt, and its job, without a sign of life for `older_than` seconds; how many."""
+    """Fail every running attempt without a sign of life for `older_than` seconds, and its job. Return how many."""
     return end_stale_by_hand("running", older_than, actor, note, progress)
 
 
 def end_stale_by_hand(kind: str, older_than: float, actor: str, note: str, progress: Callable[[int], None]) -> int:
-    """End the stale attempts of one kind, with an event that says who wanted it, and why."""
+    """End the stale attempts of one kind, and record who requested it and why."""
     action = {"claimed": "requeue_stale_claimed", "running": "fail_stale_running"}[kind]
-    stale = Subject(SubjectType.ATTEMPTS, name=f"{kind} attempts silent for more than {older_than:g} s")
+    stale = ActionSubject(SubjectType.ATTEMPTS, name=f"{kind} attempts silent for more than {older_than:g} s")
     record_action(action, actor, note, stale)
     thresholds = {**NO_THRESHOLDS, f"{kind}_stale_after": older_than}
     return sum(end_by_thresholds(thresholds, actor, by_hand=True, progress=progress).values())
@@ -93,8 +97,10 @@ def end_stale_by_hand(kind: str, older_than: float, actor: str, note: str, progr
 def list_stale_attempts(
     claimed: float, running: float, limit: int = 500, after: tuple[float | None, UUID | None] = (None, None)
 ) -> list[StaleAttempt]:
-    """The live attempts without a sign of life for so many seconds, the most silent first; those after the one that was
-    `alive` then and has this id."""
+    """Return live attempts without a sign of life for so many seconds, the most silent first.
+
+    `after` is the last row of the previous page: its `alive` and its id.
+    """
     alive, id = after
     return sql.list_stale_attempts.fetch_rows(
         claimed_stale_after=claimed,
@@ -106,7 +112,7 @@ def list_stale_attempts(
 
 
 def count_stale_attempts(older_than: float) -> dict[str, int]:
-    """How many live attempts there are without a sign of life for so many seconds, by state."""
+    """Return the number of live attempts without a sign of life for `older_than` seconds, by state."""
     return dict(sql.count_stale_attempts.fetch_rows(claimed_stale_after=older_than, running_stale_after=older_than))
 
 
@@ -128,12 +134,12 @@ def end_by_thresholds(
 
 
 def expire_jobs() -> dict[str, int]:
-    """Jobs past their good_until are EXPIRED; how many."""
+    """Set jobs past their `good_until` to EXPIRED. Return how many."""
     return recovery.sweep_in_batches(sql.expire_jobs)
 
 
 def fail_unmatched_jobs() -> dict[str, int]:
-    """Jobs that no alive worker may run are FAILED after UNMATCHED_AFTER; how many."""
+    """Set jobs that no alive worker may run to FAILED after UNMATCHED_AFTER. Return how many."""
     if conf().unmatched_after is None:
         return {}
     return recovery.sweep_in_batches(sql.fail_unmatched_jobs, scan_limit=None, **unmatched_parameters())

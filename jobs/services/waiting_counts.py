@@ -1,5 +1,7 @@
-"""How many jobs of an owner wait, as this process knows it: to count them anew at each submission takes longer than to
-submit, once some thousands wait."""
+"""Number of waiting jobs of each owner, as this process knows it.
+
+Counting them at each submission takes longer than the submission itself once some thousand jobs wait.
+"""
 
 import threading
 import time
@@ -7,17 +9,17 @@ from typing import NamedTuple
 from uuid import UUID
 
 COUNTED_AFTER = 1.0
-"""Seconds for which a count is good."""
+"""Seconds for which a count is used."""
 ROOM = 20_000
-"""Jobs that all processes together may store for one owner meanwhile. Where less is left below the limit, each
-submission counts."""
+"""Jobs that all processes together may store for one owner in that time. If the limit is nearer, each submission
+counts."""
 OWNERS_LIMIT = 1000
-"""Owners that are kept in mind."""
+"""Number of owners that are remembered."""
 
 
 class WaitingCount(NamedTuple):
     jobs: int
-    """At most: what has been claimed since is not taken off."""
+    """Upper bound: jobs that were claimed since the count are not subtracted."""
     counted_at: float
 
 
@@ -26,7 +28,7 @@ lock = threading.Lock()
 
 
 def is_surely_below(limit: int, owner: UUID, number: int) -> bool:
-    """Whether `number` more of an owner surely stay below the limit, so that nobody needs to count."""
+    """Return True if `number` more jobs of an owner are surely below the limit, so that nothing must be counted."""
     count = counts.get(owner)
     if count is None or time.monotonic() - count.counted_at > COUNTED_AFTER:
         return False
@@ -34,7 +36,7 @@ def is_surely_below(limit: int, owner: UUID, number: int) -> bool:
 
 
 def note_count(owner: UUID, jobs: int) -> None:
-    """So many were counted just now, with those that were stored after it."""
+    """Remember a new count, which includes the jobs that were stored with it."""
     with lock:
         if len(counts) >= OWNERS_LIMIT:
             counts.clear()
@@ -42,7 +44,7 @@ def note_count(owner: UUID, jobs: int) -> None:
 
 
 def add_to_count(owner: UUID, number: int) -> None:
-    """So many more were stored."""
+    """Add jobs that were stored without a count."""
     with lock:
         if count := counts.get(owner):
             counts[owner] = count._replace(jobs=count.jobs + number)

@@ -14,6 +14,11 @@ define_states(
     QUARANTINED=states.QUARANTINED,
     QUARANTINED_JSON=[f'"{code}"' for code in states.QUARANTINED],
 )
-define_numbers(BINS_PER_DOUBLING=history.BINS_PER_DOUBLING, KEYS_KEPT=history.KEYS_KEPT)
+define_numbers(
+    SUMS_LOCK=0x636F6E74726F6C62,  # key of an advisory lock; nothing else in the database should use it
+    BINS_PER_DOUBLING=history.BINS_PER_DOUBLING,
+    KEYS_KEPT=history.KEYS_KEPT,
+    FLOOR_AGE=1,  # seconds for which the transaction of a submission may take
+)
 
 sql = JobsStatements("jobs")

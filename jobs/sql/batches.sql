@@ -2,16 +2,16 @@
 (i.outcome = 'PENDING' and (i.leased_until is null or i.leased_until <= clock_timestamp()))
 
 -- statement: begin_batch
--- A batch with its items, in the order in which they are to be done. Nothing when one with its key was begun before.
+-- Store a batch with its items, in the order in which they are processed. Return no row if the key is known.
 -- takes: key text, operation text, subject_type text, label text, chosen text, query text, actor text, note text,
---   user_key text, namespaces text[], parameters jsonb, left_out jsonb, ids uuid[], seen text[]
+--   user_key text, namespaces text[], item_namespaces text[], parameters jsonb, left_out jsonb, ids uuid[], seen text[]
 -- returns: id uuid
 with new_batch as (
     insert into jobs_batch (
-        key, operation, subject_type, label, chosen, query, actor, note, user_key, namespaces, parameters, left_out,
-        total)
+        key, operation, subject_type, label, chosen, query, actor, note, user_key, namespaces, item_namespaces,
+        parameters, left_out, total)
     values (%(key)s, %(operation)s, %(subject_type)s, %(label)s, %(chosen)s, %(query)s, %(actor)s, %(note)s,
-            %(user_key)s, %(namespaces)s::text[], %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
+            %(user_key)s, %(namespaces)s::text[], %(item_namespaces)s::text[], %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
         on conflict (key) do nothing
     returning id
 ),
@@ -24,14 +24,15 @@ new_items as (
 select id from new_batch
 
 -- statement: list_due_batches
--- The batches that have items to take on, those first that were worked on longest ago.
+-- List the batches that have due items, beginning with the one that was worked on longest ago.
 -- returns: id uuid
 select b.id from jobs_batch b
  where b.state = 'RUNNING' and exists (select from jobs_batchitem i where i.batch_id = b.id and {{item_is_due(i)}})
  order by b.worked_on_at, b.id
 
 -- statement: lease_items
--- The next items of a batch. They are the caller's for so many seconds: should he die, somebody else takes them on then.
+-- Lease the next due items of a batch to the caller for `seconds`. If the caller's process ends without recording the
+-- outcome, another process takes the items after that time.
 -- takes: batch uuid, number bigint, seconds float8
 -- returns: id bigint, batch uuid, subject_id uuid, seen text, tries int, operation text, label text, actor text,
 --   user_key text|null, note text, parameters jsonb, begun_at timestamptz
@@ -58,7 +59,7 @@ returning i.id, b.id as batch, i.subject_id, i.seen, i.tries, b.operation, b.lab
           b.parameters, b.created_at as begun_at
 
 -- statement: record_item
--- What came of an item, once, and what that is for its batch: the last outcome ends it.
+-- Record the outcome of an item, once, and count it in its batch. The last outcome completes the batch.
 -- takes: item bigint, outcome text, reason text, result uuid
 -- returns: state text
 with recorded as (
@@ -78,7 +79,7 @@ update jobs_batch b
 returning b.state
 
 -- statement: stop_batch
--- No other item is begun. Nothing when it has ended.
+-- Stop a batch, so that no further item begins. Return no row if it has already ended.
 -- takes: batch uuid, actor text
 -- returns: id uuid
 update jobs_batch b
@@ -87,7 +88,7 @@ update jobs_batch b
 returning b.id
 
 -- statement: scan_batches
--- The next batches in the order of their ids, how many of them are past their retention, and whether to look on.
+-- Scan the next batches by id: count those past their retention. `has_old` is false when the scan may stop.
 -- takes: batches timestamptz, after uuid, batch bigint
 -- returns: last uuid|null, due bigint, has_old bool
 -- row: ScannedIds
@@ -97,7 +98,8 @@ select (array_agg(b.id order by b.id desc))[1] as last,
   from (select id, created_at, finished_at from jobs_batch where id > %(after)s order by id limit %(batch)s) b
 
 -- statement: delete_batches
--- Delete the batches of a span that are past their retention, with their items. Only ended ones have a finished_at.
+-- Delete the batches between two ids that are past their retention, with their items. Only ended ones have a
+-- `finished_at`.
 -- takes: after uuid, last uuid, batches timestamptz
 -- returns: deleted bigint
 -- row: Deleted

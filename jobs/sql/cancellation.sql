@@ -1,5 +1,5 @@
 -- statement: find_overdue_executions
--- Executions past their timeout, by observed time.
+-- List running executions that are past their timeout, by observed time.
 -- takes: after uuid, batch bigint
 -- returns: id uuid, timeout_seconds float8
 -- row: OverdueExecution
@@ -10,15 +10,15 @@ select e.id, e.timeout_seconds
  limit %(batch)s
 
 -- statement: cancel_executions
--- Executions are to end, with their children: what has not begun is CANCELLED, for the rest see `halt_steps`.
--- Their roots are held (`lock_roots`).
+-- Set RUNNING executions and their RUNNING children to CANCELLING, and cancel their BLOCKED steps. Hooks stay if the
+-- cause is the timeout of the execution. Called under `lock_roots`; `halt_steps` then cancels the other steps.
 -- takes: error jsonb, executions uuid[]
 -- returns: id uuid
 with recursive executions_to_stop (id, error) as (
     select e.id, %(error)s::jsonb from jobs_execution e
      where e.id = any(%(executions)s::uuid[]) and e.state = 'RUNNING'
      union
-    select c.id, jsonb_build_object('code', 'PARENT_CANCELLED', 'message', 'The execution that it is a step of ends')
+    select c.id, jsonb_build_object('code', 'PARENT_CANCELLED', 'message', 'Its parent execution is cancelled')
       from executions_to_stop
       join jobs_workerjob p on p.execution_id = executions_to_stop.id
       join jobs_execution c on c.parent_step_id = p.id and c.state = 'RUNNING'
@@ -44,7 +44,7 @@ cancelled_jobs as (
 select id from stopped_executions
 
 -- statement: find_halting_trees
--- The trees in which steps wait or are live though their execution is being cancelled.
+-- List the roots of trees with a CANCELLING execution whose steps still wait or run.
 -- takes: after uuid, batch bigint
 -- returns: id uuid
 select r.id
@@ -58,8 +58,8 @@ select r.id
  limit %(batch)s
 
 -- statement: halt_steps
--- Steps that wait or are live though their execution is being cancelled are cancelled, a batch of one tree, whose root is
--- held (`lock_roots`).
+-- Cancel a batch of steps that still wait or run in CANCELLING executions of one tree. A step that runs is only asked
+-- to stop. Called under `lock_roots` for the `root`.
 -- takes: root uuid, batch bigint
 -- returns: execution uuid
 with steps_to_halt as materialized (
@@ -78,7 +78,7 @@ update jobs_workerjob j
 returning j.execution_id as execution
 
 -- statement: cancel_blocked_step
--- A step that waits for others is CANCELLED. The root of its execution is held.
+-- Cancel one BLOCKED step and record who did it. Called under `lock_roots`.
 -- takes: job uuid, action text, actor text, note text
 -- returns: id uuid
 with acted_on as (

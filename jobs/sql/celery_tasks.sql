@@ -1,7 +1,7 @@
 -- step: reported_tasks -> reported_tasks
--- What a Celery worker says of its tasks, each task once, with the job of the task and the attempt, where they are known.
--- Its token is that of the tasks: `may_hold` is whether it is alive to take one. (Each looked up by its key, whatever the
--- statistics say)
+-- The tasks that a Celery worker reports, each once, with the known job of the task and the known attempt. Tasks belong
+-- to the token of the worker. `may_hold` is true if the worker is alive and may hold a task. `offset 0` makes
+-- PostgreSQL look up each row by its key, also with poor statistics.
 reported_tasks as materialized (
     select r.*, job.id as job_id, known.job_id as known_job_id, known.server_id as known_server_id,
            known.state as known_state, s.token_id as owner_id, s.namespace, s.name as server_name, s.state in {{ALIVE}} or s.state = 'TERMINATING' as may_hold,
@@ -10,7 +10,7 @@ reported_tasks as materialized (
       from jsonb_to_recordset(%(tasks)s::jsonb) as r(
                attempt uuid, id text, state text, name text, queue text, eta text, retries int, root text, parent text,
                args text, result text, error jsonb, reason text, held_seconds float8, running_seconds float8)
-      join liveness_server s on s.id = %(server)s and s.token_version = %(version)s and s.state not in {{RETIRED}}
+      join liveness_server s on s.id = %(server)s and s.token_version = %(version)s and not {{liveness.has_ended(s)}}
       left join lateral (
            select j.id from jobs_workerjob j
             where j.owner_id = s.token_id and j.key = r.id and j.kind = 'CELERY' offset 0) job on true
@@ -19,29 +19,30 @@ reported_tasks as materialized (
 )
 
 -- rule: is_job_of(t, j)
--- job j stands for the task that t speaks of
+-- true if job j stands for the reported task t
 (j.id = any(array[t.job_id]))
 
 -- rule: is_new_delivery(t)
--- t speaks of a delivery of its task that was not heard of before; of what is in quarantine only who ran it does so
+-- true if t reports a delivery of its task that is new here. For a quarantined task this needs a report of the worker
+-- that ran it
 (t.known_job_id is null and t.state <> 'SENT' and (t.state <> 'QUARANTINED' or t.running_seconds is not null))
 
 -- rule: is_taken(t)
--- t speaks of a message that its worker has, and is alive to have
+-- true if t reports a message that its worker holds, and the worker is alive
 (t.may_hold and t.state in ('HELD', 'RUNNING'))
 
 -- rule: was_revoked(j)
--- job j was cancelled, and no longer ago than Celery itself remembers that: the task is not to run
+-- true if job j was cancelled so recently that Celery itself still remembers the revocation: the task must not run
 (j.state = 'CANCELLED' and j.finished_at > clock_timestamp() - interval '3 hours')
 
 -- rule: action_of(t)
--- what the job of a task shows of it
+-- the action that the job of a task shows
 jsonb_strip_nulls(jsonb_build_object(
     'type', 'celery', 'task', t.name, 'task_id', t.id, 'queue', t.queue, 'eta', t.eta, 'retries', t.retries,
     'root', t.root, 'parent', t.parent))
 
 -- statement: lock_reported_tasks
--- Hold the jobs of the tasks and of the attempts that are reported on.
+-- Lock the jobs of the reported tasks and attempts. The first statement of each call, after `read_reporting_server`.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: id uuid
 with {{reported_tasks}}
@@ -52,8 +53,8 @@ select j.id
    for no key update
 
 -- statement: set_ended_tasks_aside
--- A task that had ended is delivered anew, or in quarantine anew: an ended job stays as it is, and leaves its key to
--- another.
+-- Give up the key of an ended job whose task was delivered or quarantined again. The ended job stays as it is, and
+-- `add_tasks` makes a new job with the key. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: id uuid
 with {{reported_tasks}}
@@ -72,7 +73,7 @@ update jobs_workerjob j
 returning j.id
 
 -- statement: add_tasks
--- A job for each task that has none. One of which nothing is heard for as long as jobs are kept is EXPIRED.
+-- Add a job for each task that has none. A job whose task is not reported for as long as jobs are kept is EXPIRED.
 -- takes: tasks jsonb, server uuid, version int, kept float8
 -- returns: id uuid
 with {{reported_tasks}}
@@ -91,7 +92,8 @@ select t.owner_id, t.namespace, t.id, 'CELERY', ''::bytea, before.id, {{action_o
 returning id
 
 -- statement: move_redelivered_tasks
--- The broker gave a task out again: what held it before does so no more. It was lost there, unless this is its next try.
+-- End the earlier attempt of a task that the broker delivered again: as RETRIED if this is the next try of the task,
+-- otherwise as lost. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text
@@ -113,10 +115,10 @@ held as materialized (
      where {{is_taken(t)}} and {{is_new_delivery(t)}}
 ),
 {{end_attempts}}
-{{list_verdicts}}
+{{list_ended_attempts}}
 
 -- statement: begin_tasks
--- Waiting tasks are held by this worker.
+-- Claim waiting tasks for the worker that holds them. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int, kept float8
 -- returns: id uuid
 with {{reported_tasks}},
@@ -137,7 +139,7 @@ select attempt, job_id, attempt_count, %(server)s, greatest(
 returning id
 
 -- statement: start_tasks
--- The code of these tasks has begun, and may have ended since.
+-- Set tasks to RUNNING whose code has begun; it may have ended since. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: id uuid
 with {{reported_tasks}},
@@ -158,7 +160,7 @@ update jobs_attempt a
 returning a.id
 
 -- statement: keep_tasks_alive
--- A worker that says that it holds them is a sign of life of its tasks.
+-- Record a sign of life of the tasks that a worker holds or runs.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: id uuid
 with {{reported_tasks}}
@@ -169,7 +171,8 @@ update jobs_attempt a
 returning a.id
 
 -- statement: end_tasks
--- Attempts end because their worker says so. A quarantined task is what any worker says of one that a lost one had.
+-- End attempts that their worker reports as ended. For a quarantined task any worker may report the end of an attempt
+-- whose own server is lost. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text
@@ -197,14 +200,14 @@ held as materialized (
      where j.attempt_id = a.id and j.kind = 'CELERY' and t.state not in ('HELD', 'RUNNING', 'SENT')
 ),
 {{end_attempts}}
-{{list_verdicts}}
+{{list_ended_attempts}}
 
 -- rule: quarantine_error(t)
 -- the error of a job whose task is in quarantine
 jsonb_build_object('code', 'RESUBMISSIONS_EXHAUSTED', 'message', coalesce(t.reason, t.error ->> 'message', 'lost too often'))
 
 -- statement: quarantine_waiting_tasks
--- Tasks that waited, for their worker is lost, are in quarantine instead.
+-- Set waiting jobs to FAILED whose tasks went into quarantine after their worker was lost.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: id uuid
 with {{reported_tasks}},
@@ -221,7 +224,7 @@ counted as (
 select id from quarantined_jobs
 
 -- statement: confirm_sent_tasks
--- Tasks have left the quarantine: somebody has seen to them.
+-- Dismiss jobs whose tasks were sent out of the quarantine.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: id uuid
 with {{reported_tasks}}
@@ -232,8 +235,8 @@ update jobs_workerjob j
 returning j.id
 
 -- statement: count_tasks
--- How tasks ended, by name, as a worker counts them: its sums only grow, so the same again changes nothing. Of one worker
--- so many names are kept.
+-- Store the numbers of ended tasks by name and outcome, as a worker counts them. Its sums only grow, so a repeated
+-- report changes nothing. At most `names_kept` names of a worker are stored.
 -- takes: tally jsonb, counter uuid, server uuid, version int, names_kept bigint
 -- returns: name text
 with sums as (
@@ -243,7 +246,7 @@ with sums as (
                     where known.server_id = s.id and known.counter = %(counter)s and known.name = r.name) as is_known
       from jsonb_to_recordset(%(tally)s::jsonb) as r(
                name text, completed bigint, failed bigint, retried bigint, lost bigint, seconds float8)
-      join liveness_server s on s.id = %(server)s and s.token_version = %(version)s and s.state not in {{RETIRED}}
+      join liveness_server s on s.id = %(server)s and s.token_version = %(version)s and not {{liveness.has_ended(s)}}
 )
 insert into jobs_tasktally as kept (server_id, counter, name, completed, failed, retried, lost, seconds)
 select %(server)s, %(counter)s, name, completed, failed, retried, lost, seconds
@@ -256,7 +259,7 @@ select %(server)s, %(counter)s, name, completed, failed, retried, lost, seconds
 returning name
 
 -- statement: judge_reported_tasks
--- Which of these attempts are to be revoked, and of which a word came too late; an end that did is kept, once.
+-- Return which of the attempts must be cancelled, and which reports are superseded. Superseded ends are stored, once.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: attempt uuid, verdict text
 with {{reported_tasks}},
@@ -274,7 +277,7 @@ judged as (
       left join lateral (select * from jobs_workerjob j where j.id = t.job_id offset 0) j on true
      where t.state not in ('QUARANTINED', 'SENT')
 ),
-late_reports as (
+superseded_reports as (
     insert into jobs_latereport (job_id, attempt_id, event, reason, body)
     select known_job_id, attempt, state, 'attempt_superseded', jsonb_strip_nulls(jsonb_build_object('output', result, 'error', error))
       from judged
@@ -284,7 +287,7 @@ late_reports as (
 select attempt, verdict from judged where verdict is not null
 
 -- statement: read_reporting_server
--- Whether the server that reports may speak of tasks.
+-- Return the state of the reporting server, so that the caller can refuse the report.
 -- takes: server uuid
--- returns: state text, token_version int
-select s.state, s.token_version from liveness_server s where s.id = %(server)s
+-- returns: has_ended bool, token_version int
+select {{liveness.has_ended(s)}} as has_ended, s.token_version from liveness_server s where s.id = %(server)s

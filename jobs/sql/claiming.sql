@@ -1,17 +1,22 @@
 -- statement: lock_server
--- Claims of one server go one by one, and its state and capacity stand still meanwhile.
+-- Lock the row of a server before `claim_jobs`, in the same round trip. Claims of one server then run one after the
+-- other, and its state and capacity cannot change during a claim.
 -- takes: server uuid
 -- returns: id uuid
 select s.id from liveness_server s where s.id = %(server)s for no key update
 
 -- statement: claim_jobs
--- Give a worker jobs that it may and can run: priority, then age. Its row is locked by `lock_server`.
--- The queue of its namespace is read once per set of required tags that the worker satisfies, so a hundred thousand jobs that
--- it may not have are never walked over. The one row without an attempt says that there is none.
--- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
+-- Give a worker jobs that it can and may run, by priority, then age. Called for each claim, after `lock_server`.
+-- The queue is read once for each set of required tags that the worker has, so jobs with other tags cost nothing.
+-- There is always at least one row: a row without an attempt means that the worker gets no job.
+-- `known` are the sets of tags of an earlier claim (`tags`), each with its floors (`priority`, and the position `at`, `id`
+-- where its waiting jobs begin). Dead index entries before a floor are not read. `seen` is what this claim saw, for the
+-- next one; see jobs/services/claim_floors.py. Without `known` nothing is remembered.
+-- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, ahead bigint, only uuid[], most bigint,
+--   known jsonb
 -- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
---   payload jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
---   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null
+--   payload jsonb|null, payload_from jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
+--   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null, isolation text|null, seen jsonb|null
 -- row: GivenAttempt
 with recursive caller as (
     select s.id, s.namespace, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
@@ -22,38 +27,100 @@ worker as (
     select * from caller where obstacle is null
 ),
 repeated_claim as (
-    -- Whatever has become of the server since, its attempts are its own: a claim whose answer was lost is answered.
+    -- A claim that is repeated, because its response was lost, gets the same attempts, even if the worker may not get
+    -- new work now.
     select a.id, a.number, a.job_id, a.state, a.server_id
       from jobs_attempt a join liveness_server s on s.id = a.server_id
      where a.request_id = %(request)s and s.id = %(server)s
-       and s.token_version = %(version)s and s.state not in {{RETIRED}}
+       and s.token_version = %(version)s and not {{liveness.has_ended(s)}}
 ),
 capacity as (
-    select least(%(limit)s, {{free_capacity(worker)}}) as jobs
+    -- Jobs that are claimed ahead hold no slot of the worker.
+    select least(%(limit)s, {{free_capacity(worker)}}) + %(ahead)s::bigint as jobs
       from worker where not exists (select from repeated_claim)
 ),
-one_namespace as (select worker.namespace from worker),
-{{pending_tag_sets_of_one}},
+offers as (select worker.namespace, worker.tags from worker),
+known as materialized (
+    select known_sets.tags, known_sets.floors from jsonb_to_recordset(%(known)s::jsonb) as known_sets (tags text[], floors jsonb)
+),
+{{pending_tag_sets_of}},
+floors as materialized (
+    -- The first waiting job of each known priority, whatever filters or locks this worker meets.
+    select tag_sets.namespace, tag_sets.required_tags, known_floor.priority, oldest.available_at, oldest.id
+      from tag_sets join known on known.tags = tag_sets.required_tags
+     cross join lateral jsonb_to_recordset(known.floors) as known_floor (priority int, at timestamptz, id uuid)
+      left join lateral (
+           select j.available_at, j.id from jobs_workerjob j
+            where j.state = 'PENDING' and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags
+              and j.priority = known_floor.priority
+              and (j.available_at, j.id) >= (known_floor.at, known_floor.id)
+            order by j.available_at, j.id limit 1) oldest on true
+),
+segments as materialized (
+    -- Parts of the queue of each set in claim order: a known priority from its first waiting job, or all priorities
+    -- between two known ones.
+    select namespace, required_tags, priority::bigint as most, priority::bigint as least, available_at, id
+      from floors where id is not null
+     union all
+    select namespace, required_tags, edge - 1,
+           coalesce(lead(edge) over (partition by namespace, required_tags order by edge desc) + 1, -2147483648), null, null
+      from (select namespace, required_tags, 2147483648 as edge from tag_sets
+             union all select namespace, required_tags, priority from floors) edges
+),
 picked_jobs as (
-    select waiting_jobs.id as job_id
+    select waiting_jobs.id as job_id, waiting_jobs.required_tags, waiting_jobs.priority
       from worker
-      join tag_sets on {{is_suited(worker, tag_sets)}}
+     cross join tag_sets
      cross join lateral (
-           select j.id, j.priority, j.available_at
-             from jobs_workerjob j
-            where j.state = 'PENDING' and j.namespace = tag_sets.namespace
-              and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
-              and not {{has_refused(worker, j)}}
-              and (%(only)s::uuid[] is null or j.id = any(%(only)s))
-            order by j.priority desc, j.available_at, j.id
+           -- The segments come in claim order, and no segment is read once there are enough jobs.
+           select in_segment.*, tag_sets.required_tags
+             from (select * from segments
+                    where segments.required_tags = tag_sets.required_tags and segments.most >= segments.least
+                    order by segments.most desc) segment
+            cross join lateral (
+                  select * from (
+                   select j.id, j.priority, j.available_at
+                     from jobs_workerjob j
+                    where segment.id is not null and j.state = 'PENDING' and j.namespace = tag_sets.namespace
+                      and j.required_tags = tag_sets.required_tags and j.priority = segment.most
+                      and (j.available_at, j.id) >= (segment.available_at, segment.id)
+                      and {{may_be_claimed_by(worker, j)}}
+                    order by j.available_at, j.id
+                    limit coalesce((select greatest(jobs, 0) from capacity), 0)
+                      for no key update skip locked) of_priority
+                   union all
+                  select * from (
+                   select j.id, j.priority, j.available_at
+                     from jobs_workerjob j
+                    where segment.id is null and j.state = 'PENDING' and j.namespace = tag_sets.namespace
+                      and j.required_tags = tag_sets.required_tags and j.priority <= segment.most
+                      and j.priority >= segment.least
+                      and {{may_be_claimed_by(worker, j)}}
+                    order by j.priority desc, j.available_at, j.id
+                    limit coalesce((select greatest(jobs, 0) from capacity), 0)
+                      for no key update skip locked) of_others
+                  ) in_segment
             limit coalesce((select greatest(jobs, 0) from capacity), 0)
-              for no key update skip locked
            ) waiting_jobs
      order by waiting_jobs.priority desc, waiting_jobs.available_at, waiting_jobs.id
      limit coalesce((select greatest(jobs, 0) from capacity), 0)
 ),
+seen as materialized (
+    -- Jobs of transactions that commit late are older than those that others see already. So no floor is younger than
+    -- {{FLOOR_AGE}} s.
+    select jsonb_build_object(
+               'namespace', (select namespace from worker),
+               'sets', (select jsonb_agg(distinct to_jsonb(walk.required_tags)) from walk where walk.required_tags is not null),
+               'floors', (select jsonb_agg(jsonb_build_array(to_jsonb(floors.required_tags), floors.priority,
+                                 case when floors.available_at < youngest.at then floors.available_at else youngest.at end,
+                                 case when floors.available_at < youngest.at then floors.id else '00000000-0000-0000-0000-000000000000' end))
+                            from floors, (select clock_timestamp() - make_interval(secs => {{FLOOR_AGE}}) as at) youngest),
+               'found', (select jsonb_agg(distinct jsonb_build_array(to_jsonb(picked_jobs.required_tags), picked_jobs.priority))
+                           from picked_jobs)) as places
+      from worker where %(known)s::jsonb is not null and exists (select from capacity)
+),
 fitting as (
-    -- As many as one answer holds, the first in any case; the others are for the next claim.
+    -- Only as many jobs as fit into one response, but always the first one. The next claim gets the others.
     select sized.job_id
       from (select picked_jobs.job_id, size.bytes, sum(size.bytes) over (
                        order by picked_jobs.place rows between unbounded preceding and current row) as total
@@ -83,8 +150,9 @@ given_attempts as (
 )
 select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server,
        (select obstacle from caller) as obstacle, given_attempts.id, given_attempts.number, j.id as job, j.kind,
-       j.action, j.payload, j.timeout_seconds, j.execution_id as execution, j.step, j.checkpoint,
-       j.traceparent, j.attempt_traceparent as former_traceparent
+       j.action, j.payload, j.payload_from, j.timeout_seconds, j.execution_id as execution, j.step, j.checkpoint,
+       j.traceparent, j.attempt_traceparent as former_traceparent, j.isolation,
+       case when row_number() over (order by j.priority desc, j.available_at, j.id) = 1 then (select places from seen) end as seen
   from (select 1) single_row
   left join worker on true
   left join given_attempts on true

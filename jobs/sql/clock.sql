@@ -1,7 +1,8 @@
 -- statement: follow_clock
--- The database's clock was set back: what waited for a moment that had come by then, or for some time to pass, is set back
--- with it, so that nothing is hidden until the clock has caught up. A moment that a client chose and that had not come
--- stays as it is. Once for each time that the clock was set back, and all in one statement.
+-- Move jobs back by the time that the database's clock was set back, so that they do not wait until it has caught up.
+-- Called at the beginning of a liveness check. Moved are jobs that were already due, and jobs that wait for a delay
+-- (a retry, a recovery) to pass. A future moment that a client chose stays. The row of the clock is locked and reset
+-- in the same statement, so each jump is applied once.
 -- returns: by float8, jobs bigint
 with set_back as materialized (
     select id, set_back_by as by, credit from liveness_clock where set_back_by > 0 for update
@@ -12,7 +13,7 @@ followed_clock as (
 hidden_jobs as materialized (
     select j.id from jobs_workerjob j, set_back
      where j.state in {{OPEN}} and j.available_at > clock_timestamp()
-           -- It had come; but not where the job was submitted after the clock was set back, and before this check.
+           -- The job was due before the jump. Not so jobs that were submitted after the jump and before this check.
        and (j.available_at <= clock_timestamp() + make_interval(secs => set_back.by)
             and j.created_at not between clock_timestamp() - make_interval(secs => set_back.credit) and clock_timestamp()
             or j.available_at <= j.created_at + interval '1 s'
@@ -34,6 +35,6 @@ new_events as (
 select by, (select count(*) from moved_jobs) as jobs from set_back
 
 -- statement: read_clock
--- The database's clock.
+-- Return the database's clock.
 -- returns: now timestamptz
 select clock_timestamp() as now

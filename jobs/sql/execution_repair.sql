@@ -1,11 +1,11 @@
--- statement: find_torn_executions
--- Executions that stand still though something of them has ended. Whatever ends passes that on in its own transaction,
--- so what can be seen here is torn. (Scalar subqueries, so that they are looked up by index and never hashed from the
--- whole table.)
+-- statement: find_stalled_executions
+-- List open executions that do not continue although something in them has ended. Called by the sweep. Each end is
+-- propagated in its own transaction, so what is visible here was left by a crash or by a change by hand. Scalar
+-- subqueries use an index and never hash the whole table.
 -- takes: after uuid, batch bigint
 -- returns: id uuid
 with recursive {{pending_tag_sets}},
-torn (id) as (
+stalled (id) as (
     select j.execution_id from jobs_workerjob j
      where j.state in {{TERMINAL}} and not j.passed_on and not j.is_hook and j.execution_id is not null
      union
@@ -24,29 +24,37 @@ torn (id) as (
      union
     select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
      where p.state = 'RUNNING' and p.execution_id is not null and c.state in {{EXECUTION_TERMINAL}}
+     union
+    select p.execution_id from jobs_workerjob p
+     where p.state = 'RUNNING' and p.attempt_id is null and p.execution_id is not null
+       and (select c.id from jobs_execution c where c.parent_step_id = p.id limit 1) is null
 )
 select e.id
-  from torn join jobs_execution e using (id)
+  from stalled join jobs_execution e using (id)
  where e.state not in {{EXECUTION_TERMINAL}} and e.id > %(after)s
+   -- While the code of an ended step may still run, its dependents must wait, so the execution is in order.
+   and not exists (select from jobs_workerjob h
+                    where h.execution_id = e.id and h.state in {{TERMINAL}} and not h.passed_on
+                      and {{is_held_back(h)}})
  order by e.id
  limit %(batch)s
 
--- statement: find_torn_jobs
--- Jobs of their own that are executions and stand still: the child never began, or has ended.
+-- statement: find_stalled_jobs
+-- List jobs that are executions, not steps, and do not continue: their child never began or has already ended.
 -- takes: after uuid, batch bigint
 -- returns: id uuid, child uuid|null
 with recursive {{pending_tag_sets}},
-torn as (
+stalled as (
     select j.id, null::uuid as child from tag_sets join jobs_workerjob j using (namespace, required_tags)
      where j.state = 'PENDING' and j.required_tags = array[''] and j.execution_id is null
      union all
     select j.id, c.id from jobs_workerjob j join jobs_execution c on c.parent_step_id = j.id
      where j.state = 'RUNNING' and j.execution_id is null and c.state in {{EXECUTION_TERMINAL}}
 )
-select id, child from torn where id > %(after)s order by id limit %(batch)s
+select id, child from stalled where id > %(after)s order by id limit %(batch)s
 
--- statement: find_torn_evaluations
--- Jobs of triggers that have ended without what follows from that.
+-- statement: find_stalled_evaluations
+-- List jobs of triggers that have ended but were not evaluated.
 -- takes: after uuid, batch bigint
 -- returns: id uuid
 select j.id
@@ -56,9 +64,9 @@ select j.id
  order by j.id
  limit %(batch)s
 
--- statement: mend_execution
--- Back to before anything was passed on in an open execution, so that passing on comes to what is right; its root is
--- held. The steps that are executions and never began are for the caller to begin.
+-- statement: reset_execution
+-- Reset an open execution to the state before any end was propagated; `propagate_ends` then computes it again. Called
+-- under `lock_roots`. `child_of` are steps that are executions and never began; the caller begins those.
 -- takes: execution uuid
 -- returns: id uuid, child_of uuid|null
 with stray_steps as (
@@ -80,6 +88,13 @@ ended_steps as (
     update jobs_workerjob j set passed_on = false
      where j.execution_id = %(execution)s and j.state in {{TERMINAL}} and not j.is_hook
 ),
+steps_without_child as (
+    update jobs_workerjob p
+       set state = 'FAILED', finished_at = clock_timestamp(),
+           error = jsonb_build_object('code', 'RESULT_NOT_AVAILABLE', 'message', 'Its child execution does not exist any more')
+     where p.execution_id = %(execution)s and p.state = 'RUNNING' and p.attempt_id is null
+       and (select c.id from jobs_execution c where c.parent_step_id = p.id limit 1) is null
+),
 counted_execution as (
     update jobs_execution e
        set open_steps = (select count(*) from jobs_workerjob j where j.execution_id = e.id and not j.is_hook)
@@ -93,7 +108,7 @@ ended_children as (
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, line)
-    select id, 'EXECUTION_REPAIRED', 'It stood still though steps of it had ended; moved on' from counted_execution
+    select id, 'EXECUTION_REPAIRED', 'Repaired: it did not continue after steps of it had ended' from counted_execution
 )
 select counted_execution.id, j.id as child_of
   from counted_execution
@@ -101,8 +116,9 @@ select counted_execution.id, j.id as child_of
     on j.execution_id = counted_execution.id and counted_execution.state = 'RUNNING' and j.state = 'PENDING'
    and j.required_tags = array['']
 
--- statement: mend_job
--- The end of an execution is to be heard once more by the job whose run it was; its root is held.
+-- statement: reset_child
+-- Mark the end of a child as not propagated, so that `propagate_ends` ends the job it belongs to. Called under
+-- `lock_roots`.
 -- takes: child uuid
 -- returns: id uuid
 update jobs_execution c set passed_on = false where c.id = %(child)s and c.state in {{EXECUTION_TERMINAL}} returning c.id

@@ -1,23 +1,26 @@
 -- statement: submit_executions
--- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
--- parent step has its child, is left out. The steps that are executions themselves are for the caller to start. A step
--- that a restart keeps begins as it ended before, and nobody waits for it. One of what runs again waits for what of the
--- first still runs somewhere, as the first itself would. `without_worker` are those of the `runners` that no worker takes.
--- takes: executions jsonb, steps jsonb, edges jsonb, runners jsonb, namespace text, staleness_multiplier float8,
---   unmatched_after float8, waiting_limit int, owner uuid
--- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint, without_worker jsonb|null
+-- Store executions with their steps. Called in a transaction by `begin_executions`. Steps that depend on nothing are
+-- PENDING at once, except steps with paths, which `resolve_steps` begins. An execution is left out if its key is known or if its parent step already has a child.
+-- `child_of` are steps that are executions themselves; the caller begins those. A step that a restart keeps starts as
+-- COMPLETED, and no step waits for it. If code of the earlier execution may still run, the same step of the new one
+-- waits until it has stopped. `without_worker` are the `runners` that no worker has.
+-- takes: executions jsonb, steps jsonb, edges jsonb, runners jsonb, staleness_multiplier float8,
+--   unmatched_after float8, waiting_limit int, tag_sets_limit int, owner uuid
+-- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint, tag_sets bigint, stored bigint,
+--   without_worker jsonb|null
 -- row: SubmittedExecution
+-- counted: stored_limit bigint
 with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
         place int, parent_step uuid, root uuid, owner uuid, namespace text, trigger uuid, rerun_of uuid, name text, key text,
-        fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8)
+        fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8, outputs_from jsonb)
 ),
 new_executions as (
     insert into jobs_execution (
         id, root_id, parent_step_id, owner_id, namespace, trigger_id, rerun_of_id, name, key, fingerprint, definition, inputs,
-        open_steps, timeout_seconds)
+        open_steps, timeout_seconds, outputs_from)
     select id, coalesce(root, id), parent_step, owner, namespace, trigger, rerun_of, name, key, decode(fingerprint, 'hex'),
-           definition, inputs, open_steps, timeout_seconds
+           definition, inputs, open_steps, timeout_seconds, outputs_from
       from planned order by key, place
         on conflict do nothing
  returning id, owner_id, namespace
@@ -26,20 +29,21 @@ submitted as materialized (
     select uuid7() as id, new_executions.id as execution, new_executions.owner_id as owner,
            new_executions.namespace, s.*
       from jsonb_to_recordset(%(steps)s::jsonb) as s(
-               place int, position int, step text, is_hook bool, continue_on_failure bool, waits_for int,
-               restart_of uuid, is_kept bool, fingerprint text, {{job_columns_in_json}})
+               place int, position int, step text, is_hook bool, continue_on_failure bool, run_if_skipped bool,
+               waits_for int, condition text, payload_from jsonb, reads text[], restart_of uuid, is_kept bool, fingerprint text, {{job_columns_in_json}})
       join planned using (place)
       join new_executions on new_executions.id = planned.id
 ),
 new_steps as (
     insert into jobs_workerjob (
-        id, owner_id, namespace, execution_id, step, position, is_hook, continue_on_failure, waits_for, restart_of_id, is_kept, passed_on,
-        state, output, finished_at, fingerprint, available_at, {{job_columns}})
-    select id, owner, namespace, execution, step, position, is_hook, continue_on_failure, waits_for, restart_of, is_kept, is_kept,
-           case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 then 'BLOCKED' else 'PENDING' end,
+        id, owner_id, namespace, execution_id, step, position, is_hook, continue_on_failure, run_if_skipped, waits_for, condition,
+        payload_from, reads, restart_of_id, is_kept, passed_on, state, output, finished_at, fingerprint, available_at, {{job_columns}})
+    select id, owner, namespace, execution, step, position, is_hook, continue_on_failure, run_if_skipped, waits_for, condition,
+           payload_from, reads, restart_of, is_kept, is_kept,
+           case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 or reads is not null then 'BLOCKED' else 'PENDING' end,
            case when is_kept then (select j.output from jobs_workerjob j where j.id = restart_of) end,
            case when is_kept then (select j.finished_at from jobs_workerjob j where j.id = restart_of) end,
-           decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()), {{job_values}}
+           decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()), {{job_values}}
       from submitted order by place, position
 ),
 new_dependencies as (
@@ -53,51 +57,70 @@ inherited_taken_attempts as (
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
     select t.attempt_id, step.id, t.server_id, t.had_begun, t.told_observed
       from planned
-     -- Each by its key, whatever the statistics say.
+     -- `offset 0` makes PostgreSQL look up each row by its key, also with poor statistics.
      cross join lateral (select * from jobs_workerjob j where j.execution_id = planned.rerun_of offset 0) before
      cross join lateral (select * from jobs_takenattempt t where t.job_id = before.id offset 0) t
       join submitted step on step.execution = planned.id and step.step = before.step and not step.is_kept
 ),
 {{tags_without_worker}},
-{{runners_without_worker}}
+{{runners_without_worker}},
+submitter as materialized (
+    select {{waiting_of_owner(s)}} as waiting, {{waiting_tag_sets(s)}} as tag_sets
+-- counted:          , {{stored_of_owner(s)}} as stored
+      from (select %(owner)s::uuid as owner) s
+)
+-- counted: , byte_changes as (
+-- counted:     select new_executions.owner_id as owner, {{bytes_of_execution(planned)}} as bytes
+-- counted:       from new_executions join planned using (id)
+-- counted:      union all
+-- counted:     select owner, {{submitted_bytes(submitted)}}
+-- counted:                   + case when is_kept then (select coalesce(octet_length(j.output::text), 0) from jobs_workerjob j where j.id = restart_of)
+-- counted:                          else 0 end
+-- counted:       from submitted
+-- counted: ),
+-- counted: {{counted_bytes}}
 select planned.place, new_executions.id as execution, step.id as child_of,
        (select min({{missing_worker}}::text) from submitted where submitted.execution = new_executions.id)::jsonb as missing_worker,
-       {{waiting_of_owner}} as waiting,
+       submitter.waiting, submitter.tag_sets,
+       0::bigint
+-- counted:        + submitter.stored + (select sum(bytes) from byte_changes)
+       as stored,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
-  from planned
+  from planned cross join submitter
   join new_executions on new_executions.id = planned.id
   left join submitted step on step.execution = new_executions.id and step.action ->> 'type' = 'execution' and step.waits_for = 0
-        and not step.is_kept
+        and step.reads is null and not step.is_kept
 
 -- statement: list_steps_to_restart
--- The steps of ended executions from which those of their restarts go on, and whether they are kept: all but those that
--- depend on one that has not completed, for these begin anew. They stay until then.
+-- List the steps of ended executions from which the steps of a restart continue, and whether they are kept. Steps that
+-- depend on a step that did not complete are left out, because they begin again without the earlier run. The lock
+-- keeps the rows from being deleted until the restart is stored.
 -- takes: executions uuid[]
 -- returns: execution uuid, step text, job uuid, is_kept bool
 -- row: StepToRestart
 with recursive ended as materialized (
     select j.id, j.state from jobs_workerjob j where j.execution_id = any(%(executions)s::uuid[]) and not j.is_hook
 ),
-anew (id) as (
+repeated_steps (id) as (
     select d.step_id
       from ended
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended.id offset 0) d
      where ended.state <> 'COMPLETED'
      union
     select d.step_id
-      from anew
-     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = anew.id offset 0) d
+      from repeated_steps
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = repeated_steps.id offset 0) d
 )
 select j.execution_id as execution, j.step, j.id as job, j.state = 'COMPLETED' as is_kept
   from jobs_workerjob j
- where j.id = any(array(select id from ended where id not in (select id from anew)))
+ where j.id = any(array(select id from ended where id not in (select id from repeated_steps)))
  order by j.id
    for key share
 
 -- statement: list_children_to_begin
--- Steps, and jobs, that are executions themselves begin: what the child of each is to be. That of a job is a root; that of
--- a step that goes on from another restarts the other's child, if that did not complete. Any that runs again repeats the
--- child that there was.
+-- Set steps and jobs that are executions to RUNNING, and return the data from which the caller begins their children.
+-- For steps the caller holds the lock of the root. The child of a job is a root itself. `restarts` is the earlier child
+-- that a restarted step continues, if that child did not complete. `repeats` is the earlier child that runs again.
 -- takes: steps uuid[]
 -- returns: step uuid, action jsonb, payload jsonb, owner uuid|null, namespace text, root uuid, restarts uuid|null,
 --   repeats uuid|null
@@ -116,8 +139,8 @@ returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
                    where e.id = p.execution_id))) as repeats
 
 -- statement: list_step_times
--- When the steps of an execution could begin, began and ended, by their last attempts; and the state of the server that
--- has one, SILENT where it is not heard.
+-- List when the steps of an execution could begin, began and ended, by their last attempts, and the state of the
+-- server that holds each. A server without heartbeats is SILENT.
 -- takes: execution uuid
 -- returns: job uuid, step text, state text, position int, is_hook bool, is_kept bool, free_at timestamptz,
 --   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null, needs uuid[]

@@ -1,12 +1,14 @@
 -- statement: record_worker_heartbeat
--- The heartbeat of a worker and of what it holds, and in the same breath what it is to cancel and what it lost.
+-- Record the heartbeat of a worker and of the attempts it lists. Return its instructions: the attempts to cancel and
+-- those it has lost. Called for each heartbeat that `record_plain_heartbeats` cannot take.
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
---   counts int[], claimed uuid[], running uuid[], pids int[], stopped uuid[], listed uuid[], holders uuid[]
+--   counts int[], claimed uuid[], running uuid[], pids int[], stopped uuid[], listed uuid[], lists_all bool,
+--   holders uuid[]
 -- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
 --   worker_task_restart_strategy text, cordoned_by text|null, fence_after float8|null,
 --   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[],
 --   forsaken uuid[], unknown uuid[], send text[]
--- row: HeardWorker
+-- row: RecordedHeartbeat
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
 {{liveness.new_cordon_event}},
@@ -19,7 +21,7 @@ live_attempts as (
     select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where {{is_live(a)}}
 ),
 unlocked_attempts as (
-    -- A report that is under way holds its attempts in another order; they are alive without our saying so.
+    -- A concurrent report locks attempts in another order, so locked ones are skipped. The report is their sign of life.
     select a.id from jobs_attempt a join live_attempts using (id) join listed_attempts using (id)
      where {{is_live(a)}}
        for no key update of a skip locked
@@ -33,7 +35,8 @@ alive_attempts as (
 ),
 taken_attempts as materialized (
     select t.attempt_id as id,
-           -- Who does not say what it stopped, has stopped by its next heartbeat what it was told of, unless it lists it.
+           -- A worker that does not send `stopped` has stopped, by its next heartbeat, what it was asked to stop. What
+           -- it still lists has not stopped.
            case when %(stopped)s::uuid[] is null
                 then t.told_observed is not null and t.attempt_id <> all(%(listed)s::uuid[])
                 else t.attempt_id = any(%(stopped)s::uuid[]) end as is_confirmed
@@ -46,12 +49,28 @@ newly_notified as (
     update jobs_takenattempt t set told_observed = {{liveness.heard_now(beat)}}
       from taken_attempts, beat where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null
 ),
+-- After a promotion or a restore: the attempts of lost transactions, which run although the database does not know
+-- them. No job is claimed until their code has stopped, because each may be one of the waiting jobs.
+unheard_server as materialized (
+    select u.server_id from liveness_unheardserver u join beat on beat.id = u.server_id where %(lists_all)s
+),
+heard_server as (
+    delete from liveness_unheardserver u using unheard_server where u.server_id = any(array[unheard_server.server_id])
+),
+unknown_attempts as (
+    insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
+    select r.id, {{unknown_job}}, beat.id, true, {{liveness.heard_now(beat)}}
+      from unheard_server join beat on beat.id = unheard_server.server_id
+     cross join unnest(%(running)s::uuid[]) as r(id)
+     where not exists (select from jobs_attempt a where a.id = r.id)
+        on conflict do nothing
+),
 attempt_heartbeats as (
-    insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)
+    insert into liveness_attemptheartbeat (at, server_id, attempt_id, role, hostname, pid)
     select alive_attempts.heartbeat_at, beat.id, alive_attempts.id, alive_attempts.role, beat.hostname, alive_attempts.pid from alive_attempts, beat
 ),
--- Instances that hold messages of a broker: lost ones of the same token, and those that never registered. Of another
--- token's nothing is said while that is good.
+-- The instances that hold messages of a broker: are they lost, and did they ever register? An instance of another
+-- token is reported as lost only when that token is not valid any more.
 holders as materialized (
     select holder.id, s.id is not null as is_known,
            (s.token_id = beat.token_id or not token_is_good(s.token_id))
@@ -78,18 +97,19 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
   from beat
 
 -- statement: record_plain_heartbeats
--- Heartbeats that say nothing new, of many servers in one commit. Who is locked just now, says something new, is to be
--- told of attempts that were taken from it, or may not beat gets no row, and is heard by itself.
+-- Record heartbeats without news of many servers in one commit. A server gets no row if it is locked, reports a new
+-- state, has attempts that were taken from it, or may not send heartbeats. The caller then uses
+-- `record_worker_heartbeat` for that server.
 -- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
 -- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text|null,
 --   fence_after float8|null, drain_deadline timestamptz|null, maintenance bool, cancel uuid[]
--- row: PlainlyHeardServer
+-- row: RecordedPlainHeartbeat
 with heartbeats as (
     select plain.*, null::bool as schedulable, '' as reason, false as witness
       from unnest(%(servers)s::uuid[], %(versions)s::int[], %(states)s::text[], %(metrics)s::jsonb[])
            as plain (id, version, state, metrics)
       join liveness_server s using (id)
-     where s.token_version = plain.version and s.state in {{MAY_HEARTBEAT}} and coalesce(plain.state, s.state) = s.state
+     where s.token_version = plain.version and s.state in {{MAY_HEARTBEAT}} and s.ended_at is null and coalesce(plain.state, s.state) = s.state
        and (select true from jobs_takenattempt t where t.server_id = s.id limit 1) is null
      order by s.id
        for no key update of s skip locked
@@ -102,7 +122,7 @@ select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.co
   from beat
 
 -- statement: lock_roots_of_held_steps
--- Hold the trees of the executions whose steps a server holds.
+-- Lock the roots of the executions whose steps a server holds, before `end_forgotten_attempts`.
 -- takes: server uuid
 -- returns: id uuid
 select r.id
@@ -117,7 +137,8 @@ select r.id
    for no key update
 
 -- statement: end_forgotten_attempts
--- The attempts of a reactivated server that it does not list: it has forgotten them, so they are lost.
+-- End the attempts of a reactivated server that it does not list: it does not know them any more, so they are lost.
+-- Called after `lock_roots_of_held_steps`, in the same round trip.
 -- takes: server uuid, listed uuid[], max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
 --   evaluations uuid[]|null, listed uuid[], attempts uuid[]
@@ -125,10 +146,10 @@ select r.id
 with held as materialized (
     select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,
            jsonb_build_object(
-               'code', 'WORKER_CRASHED', 'message', format('the worker %%s came back without it', s.name),
+               'code', 'WORKER_CRASHED', 'message', format('the worker %%s came back without this attempt', s.name),
                'server', s.id, 'host', s.hostname, 'pid', a.pid, 'started_at', a.started_at,
                'detected_at', clock_timestamp()) as error,
-           format('server %%s was reactivated without it', s.name) as reason, 'liveness' as actor,
+           format('server %%s was reactivated without this attempt', s.name) as reason, 'liveness' as actor,
            s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
            j.available_at
       from liveness_server s
@@ -140,4 +161,4 @@ with held as materialized (
        for no key update of j
 ),
 {{end_attempts}}
-{{count_verdicts}}
+{{count_ended_attempts}}

@@ -1,10 +1,19 @@
 -- statement: list_claimable_jobs
--- The jobs that wait to be claimed now, the next `most` of each set of required tags of a namespace; those that some workers have
--- refused apart. What has the empty tag is dispatched by the control plane itself.
--- takes: most bigint
+-- List jobs that workers with one of the `offers` could claim now: for each namespace and set of required tags the next
+-- `most`, grouped by the servers that refused them. Called by the thread that sends hints. An offer is an object with a
+-- `namespace` and `tags`. Jobs with the empty tag are left out, because the control plane starts those itself.
+-- takes: most bigint, offers text[]
 -- returns: namespace text, tags text[], refused_by uuid[], jobs uuid[]
 -- row: ClaimableJobs
-with recursive {{pending_tag_sets}}
+with recursive offers as (
+    -- The limit makes PostgreSQL expect few offers. Otherwise it expects 100 and compiles the statement (JIT).
+    select offered.content ->> 'namespace' as namespace,
+           array(select jsonb_array_elements_text(offered.content -> 'tags')) as tags
+      from (select offer::jsonb as content from unnest(%(offers)s::text[]) offer
+             limit cardinality(%(offers)s::text[])) offered
+),
+known as (select null::text[] as tags where false),
+{{pending_tag_sets_of}}
 select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as jobs
   from tag_sets
  cross join lateral (
@@ -19,26 +28,27 @@ select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_
  group by tag_sets.namespace, tag_sets.required_tags, waiting_jobs.refused_by
 
 -- statement: read_server_offer
--- What a server may be given work for, and whether a job waits that it could have; whether it may have any now, only
--- its claim says.
+-- Return the namespace and the tags of a server, and whether a job waits that it could run. Called when a worker
+-- starts to wait for a hint. Only a claim decides whether the worker really gets a job.
 -- takes: server uuid, version int
 -- returns: namespace text, tags text[], has_work bool
 -- row: ServerOffer
-with recursive one_namespace as (
-    select s.namespace from liveness_server s where s.id = %(server)s
+with recursive offers as (
+    select s.namespace, s.tags from liveness_server s where s.id = %(server)s
 ),
-{{pending_tag_sets_of_one}}
+known as (select null::text[] as tags where false),
+{{pending_tag_sets_of}}
 select s.namespace, s.tags, exists (
        select from tag_sets
          join jobs_workerjob j on j.state = 'PENDING' and j.namespace = tag_sets.namespace
           and j.required_tags = tag_sets.required_tags
-        where {{is_suited(s, tag_sets)}} and not {{has_refused(s, j)}} and {{may_be_claimed(j)}}) as has_work
+        where not {{has_refused(s, j)}} and {{may_be_claimed(j)}}) as has_work
   from liveness_server s
  where s.id = %(server)s and s.token_version = %(version)s
 
 -- statement: read_worker_loads
--- How loaded workers are that may have work now and have room: some `servers`, and so many `others` that may wait at
--- another process.
+-- Return the loads of workers that may get work and have free capacity. These are some of `servers`, and up to `others`
+-- more, which may wait for hints at another process.
 -- takes: servers uuid[], others bigint, staleness_multiplier float8
 -- returns: server uuid, namespace text, tags text[], held bigint, slots int
 -- row: WorkerLoad

@@ -1,12 +1,12 @@
 -- statement: read_end_of_count
--- The moment up to which to count: read before the transaction that counts has its number (`lock_history`).
+-- Return the moment up to which `count_ends` counts. It is read before the counting transaction has its number (xid).
 -- returns: now timestamptz
 -- row: EndOfCount
 select clock_timestamp() as now
 
 -- statement: lock_history
--- Hold the watermark; the number of this transaction, or nothing where somebody else counts. The snapshot of `count_ends`
--- is taken after it.
+-- Lock the watermark, and return the number of this transaction. Return no row if another process is counting.
+-- `count_ends` is a separate statement, so that its snapshot is taken after the lock.
 -- returns: xid bigint
 -- row: HistoryLock
 with first_watermark as (
@@ -20,18 +20,21 @@ select pg_current_xact_id()::text::bigint as xid
   from (select id from jobs_historywatermark for no key update skip locked) watermark
 
 -- statement: count_ends
--- Count what ended since the last minute that is final, in place of what was counted of it before.
--- Who ends a job has its transaction's number (xid) when it reads the moment for it: it holds the job's row by then, and
--- the margin is for the few microseconds where it does not. The count has its number after it has read `now`. So once
--- all transactions with lower numbers have ended, the next count sees all that ended before then; after it, that is final.
--- What ended longer ago than any transaction of ours is open (`settled`) is final at once: catching up waits for nobody,
--- `hours` at a time.
+-- Count the jobs that ended since the last final minute, and replace the earlier counts of these minutes. Called under
+-- `lock_history`. A minute becomes final only when no open transaction can still end a job in it:
+-- 1. A transaction that ends a job has its number before it reads `finished_at`, because it already holds the job's row.
+--    `margin` covers the few microseconds in which that is not so.
+-- 2. This count gets its number after it has read `now`.
+-- 3. So the next count, once all transactions with lower numbers have ended, sees every job that ended before `now`.
+--    After that count these minutes are final.
+-- Minutes older than `settled` seconds are final at once, because no transaction of ours is open for so long. Catching
+-- up takes `hours` hours at a time and needs no wait.
 -- takes: now timestamptz, xid bigint, margin float8, hours int, first_hours int, settled float8
 -- returns: since timestamptz, is_up_to_date bool, rows int
 -- row: CountedHistory
 with moment as materialized (
     select %(now)s::timestamptz as now, w.counted_until,
-           -- A clock that was set back by more: what ends from then on lies before what is final.
+           -- If the clock was set back, recent minutes are opened again, because jobs now end in them.
            least(w.closed_until, case when %(now)s < w.counted_until
                                       then date_trunc('minute', %(now)s - interval '10 minutes', 'UTC') end) as closed_until,
            %(now)s >= w.counted_until
@@ -65,7 +68,7 @@ ended as materialized (
       left join lateral (
            select p.finished_at from jobs_attempt p where a.number > 1 and p.job_id = j.id and p.number = a.number - 1
            ) previous on true
-     -- The last time that it waited, from when a worker could have had it.
+     -- The last wait of the job, from the moment when a worker could have claimed it.
      cross join lateral (
            select extract(epoch from a.claimed_at - greatest(j.available_at, previous.finished_at)) as seconds
            ) waiting
@@ -144,9 +147,9 @@ counted as materialized (
       left join waits using (at, dimension, key)
       left join runs using (at, dimension, key)
 ),
--- A tag or an action that is not among the most frequent any more, now that more is counted. What of a cluster was looked
--- at stays, whether jobs of it ended or not.
-outdone as (
+-- Delete entries of tags and actions that are no longer among the most frequent. Entries of a cluster with counts of
+-- waiting jobs stay, even if none of its jobs ended.
+deleted_entries as (
     delete from jobs_historyentry h using stretch
      where h.span = 'minute' and h.dimension <> '' and h.waiting is null and h.at >= stretch.since and h.at <= stretch.until
        and not exists (select from counted c where (c.at, c.dimension, c.key) = (h.at, h.dimension, h.key))
@@ -169,7 +172,7 @@ written as (
 ),
 marked as (
     update jobs_historywatermark w
-       -- But for a margin within which the database's clock may go back.
+       -- The margin covers a clock that goes back a little.
        set closed_until = case when stretch.until < stretch.now
                                then date_trunc('minute', stretch.until - make_interval(secs => %(margin)s), 'UTC')
                                when stretch.sees_all_counted
@@ -181,12 +184,12 @@ marked as (
       from stretch
 )
 select since, until = now as is_up_to_date,
-       ((select count(*) from written) + (select count(*) from outdone))::int as rows
+       ((select count(*) from written) + (select count(*) from deleted_entries))::int as rows
   from stretch
 
 -- statement: note_present
--- What waits and runs at this moment, in the row of its minute: in all, and for each cluster what its workers could take and
--- what its servers run. The last look of a minute counts.
+-- Store how many jobs wait and run now, in the row of the current minute: in total and for each cluster. The rows also
+-- have the used and free slots. Called after `count_ends`. The last call of a minute counts.
 -- returns: id bigint
 -- row: NotedPresent
 with workers as materialized (
@@ -203,7 +206,7 @@ slots as materialized (
 waiting_jobs as materialized (
     select namespace, required_tags, count(*) as jobs from jobs_workerjob where state = 'PENDING' group by 1, 2
 ),
--- Workers of a kind are one.
+-- Workers with the same cluster, namespace and tags count as one.
 kinds as materialized (
     select distinct cluster, namespace, tags from workers
 ),
@@ -235,7 +238,7 @@ select 'minute', date_trunc('minute', clock_timestamp(), 'UTC'), case when clust
 returning id
 
 -- statement: add_up_hours
--- Hours all of whose minutes are final, each once; again those that a clock which was set back has opened.
+-- Add up the hours whose minutes are all final, each once. If a clock was set back, add up the opened hours again.
 -- takes: since timestamptz
 -- returns: id bigint
 -- row: AddedHour
@@ -288,7 +291,8 @@ select 'hour', hour, dimension, kept_key, completed, failed, cancelled, expired,
 returning id
 
 -- statement: delete_old_history
--- Minutes that their hour has, a day later, and hours past their retention (null: none).
+-- Delete minutes that are part of an hour and older than `minutes_kept` hours, and hours past their retention (null:
+-- keep them).
 -- takes: since timestamptz, minutes_kept int, hours_kept float8
 -- returns: id bigint
 -- row: DeletedHistory
@@ -299,8 +303,8 @@ delete from jobs_historyentry h
 returning h.id
 
 -- statement: read_history
--- What happened since some moment, point by point, each so many seconds long and beginning at a multiple of that; what
--- was not counted yet is not there; of one cluster, or (empty) of all. Durations as the parts that are to be added up.
+-- Read the history of one cluster (empty: of all) since some moment, one row for each step of so many seconds. Steps
+-- begin at multiples of their length. A step without a count is empty. Durations come as counts that the caller adds up.
 -- takes: seconds int, step int, span text, cluster text
 -- returns: at timestamptz, now timestamptz, is_counted bool, completed bigint, failed bigint, cancelled bigint,
 --   expired bigint, skipped bigint, lost bigint, moved bigint, waited jsonb|null, waiting float8|null,
@@ -338,8 +342,8 @@ select edges.since + make_interval(secs => place * %(step)s::int) as at, edges.n
  order by place
 
 -- statement: read_history_by_key
--- The ends of the jobs with each tag, of each action and so on, since some moment: of each of these dimensions those with
--- the most failures first.
+-- Read how jobs ended by tag, action or cluster since some moment. In each dimension the keys with the most failures
+-- come first.
 -- takes: seconds float8, span text, dimensions text[], limit bigint
 -- returns: dimension text, key text, jobs bigint, completed bigint, failed bigint, cancelled bigint, expired bigint, skipped bigint,
 --   waited jsonb|null, took jsonb|null, others bigint

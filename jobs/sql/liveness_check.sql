@@ -1,6 +1,6 @@
 -- statement: retire_servers
--- Lost servers with nothing left become NOT_RUNNING, in the check after.
--- Lost servers that held nothing at an earlier check, and hold nothing now: either is to be seen for one interval.
+-- Set lost servers that hold nothing to NOT_RUNNING. Called in each liveness check. A server must have held nothing at
+-- an earlier check too, so that people can see the state before for at least one check interval.
 -- takes: only uuid[]
 -- returns: id uuid, name text, reason text
 -- row: RetiredServer
@@ -16,15 +16,14 @@ with servers_to_retire as (
 -- due: select id from servers_to_retire
 update liveness_server s
    set state = 'NOT_RUNNING', state_actor = 'liveness',
-       state_reason = case when s.state = 'TERMINATED_GRACEFULLY' then 'it ended well and left nothing'
+       state_reason = case when s.state = 'TERMINATED_GRACEFULLY' then 'it ended gracefully and holds no attempt'
                            else 'lost while ' || s.state || ', nothing left to recover' end
   from servers_to_retire
  where s.id = any(array[servers_to_retire.id])
 returning s.id, s.name, s.state_reason as reason
 
 -- statement: note_empty_servers
--- Note in which check lost servers were first seen to hold nothing.
--- Lost servers with nothing left, of which that was not known yet.
+-- Record the number of the check in which a lost server was first seen to hold nothing. Called after `retire_servers`.
 -- takes: only uuid[]
 -- returns: servers bigint
 with newly_empty_servers as (

@@ -1,6 +1,6 @@
 -- statement: lock_roots
--- Hold the trees of some executions: the lock of a root is the lock of all BLOCKED steps, of all steps that run a child,
--- and of all executions in its tree. It is taken before any job is.
+-- Lock the roots of the trees that contain these executions. The lock of a root covers all executions of its tree, all
+-- BLOCKED steps, and all steps that run a child. It must be taken before the lock of any job.
 -- takes: executions uuid[]
 -- returns: id uuid
 select r.id
@@ -9,42 +9,60 @@ select r.id
  order by r.id
    for no key update
 
+-- statement: find_freed_executions
+-- List executions with an ended step whose end can be propagated now, because its code has stopped.
+-- takes: attempts uuid[]
+-- returns: id uuid
+select distinct j.execution_id as id
+  from jobs_workerjob j
+ where j.state in {{TERMINAL}} and not j.passed_on and j.execution_id is not null
+   and not {{is_held_back(j)}}
+   and (%(attempts)s::uuid[] is null or j.id in (select a.job_id from jobs_attempt a where a.id = any(%(attempts)s::uuid[])))
+
 -- statement: propagate_ends
--- One round of passing on what has ended in trees of executions, whose roots are held (`lock_roots`).
--- Found by state, so that what a crash has torn is mended by the same statement.
+-- Propagate what has ended in trees of executions, one round. Called under `lock_roots` until a round finds nothing.
+-- Ends are found by state, so the same statement also repairs what a crash left behind.
 -- takes: executions uuid[], roots uuid[], output_limit bigint
 -- returns: what text, id uuid, execution uuid|null, state text|null
 -- row: PropagatedEnd
 with recursive ended_jobs as materialized (
     select j.id, j.execution_id, j.step, j.is_hook, j.state, j.error,
-           not j.is_hook and (j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure) as bars
+           not j.is_hook and (j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure) as bars,
+           coalesce(j.state = 'SKIPPED' and 'CONDITION_FALSE' in (j.error ->> 'code', j.error ->> 'cause'), false) as by_condition
       from jobs_workerjob j
      where j.execution_id = any(%(executions)s::uuid[]) and j.state in {{TERMINAL}} and not j.passed_on
+       -- While its code may still run, dependents and hooks wait, as a next attempt would.
+       and not {{is_held_back(j)}}
 ),
 propagated_jobs as (
     update jobs_workerjob j set passed_on = true where j.id = any(array(select id from ended_jobs))
 ),
 dependents as materialized (
-    -- In an execution that is being cancelled nothing begins any more.
-    select d.step_id, ended_jobs.bars
+    -- No further step begins in an execution that is being cancelled.
+    select d.step_id, ended_jobs.by_condition, ended_jobs.bars and not (ended_jobs.by_condition and step.run_if_skipped) as bars
       from ended_jobs
       join jobs_execution e on e.id = ended_jobs.execution_id and e.state = 'RUNNING'
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended_jobs.id offset 0) d
+     cross join lateral (select j.run_if_skipped from jobs_workerjob j where j.id = d.step_id offset 0) step
 ),
-barred_steps (id) as (
-    select step_id from dependents where bars
+barred_steps (id, by_condition) as (
+    select step_id, by_condition from dependents where bars
      union
-    select d.step_id
+    select d.step_id, barred_steps.by_condition
       from barred_steps
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = barred_steps.id offset 0) d
+     cross join lateral (select j.run_if_skipped from jobs_workerjob j where j.id = d.step_id offset 0) step
+     where not (barred_steps.by_condition and step.run_if_skipped)
 ),
 skipped_steps as (
+    -- The next round looks for steps that run although this one was skipped. None may below a step that failed.
     update jobs_workerjob j
-       set state = 'SKIPPED', finished_at = clock_timestamp(), passed_on = true,
+       set state = 'SKIPPED', finished_at = clock_timestamp(), passed_on = not barred.by_condition,
            error = jsonb_build_object('code', 'STEP_SKIPPED', 'message', 'A step that it depends on did not complete')
-      from barred_steps
-     where j.id = any(array[barred_steps.id]) and j.state = 'BLOCKED'
- returning j.id, j.execution_id, j.step, j.position
+               || case when barred.by_condition then '{"cause": "CONDITION_FALSE"}' else '{}' end::jsonb
+      from (select id, bool_and(by_condition) as by_condition from barred_steps group by id) barred
+     where j.id = any(array[barred.id]) and j.state = 'BLOCKED'
+ returning j.id, j.execution_id, j.step, j.position, barred.by_condition
 ),
 freed_steps as (
     select step_id as id, count(*) as steps from dependents
@@ -54,15 +72,17 @@ freed_steps as (
 updated_steps as (
     update jobs_workerjob j
        set waits_for = j.waits_for - freed_steps.steps,
-           state = case when j.waits_for <= freed_steps.steps then 'PENDING' else j.state end,
+           state = case when j.waits_for <= freed_steps.steps and j.reads is null then 'PENDING' else j.state end,
            pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
       from freed_steps
      where j.id = any(array[freed_steps.id]) and j.state = 'BLOCKED'
- returning j.id, j.execution_id, j.state, j.action ->> 'type' as type
+ returning j.id, j.execution_id, j.state, j.action ->> 'type' as type, j.waits_for = 0 and j.reads is not null as has_paths
 ),
 ended_steps as (
     select execution_id as id, count(*) as steps
-      from (select execution_id from ended_jobs where not is_hook union all select execution_id from skipped_steps) steps
+      from (select execution_id from ended_jobs where not is_hook
+             union all
+            select execution_id from skipped_steps where not by_condition) steps
      group by execution_id
 ),
 ending_executions as materialized (
@@ -85,7 +105,7 @@ ending_executions as materialized (
                   jsonb_agg(jsonb_build_object('step', step, 'state', state, 'error', error) order by finished_at)
                       filter (where place <= 100) as steps
              from (select j.step, j.state, j.finished_at,
-                          -- Without what is long: it is handed to every hook, and stands with the step.
+                          -- Shortened, because every hook gets it. The step has the full error.
                           case when j.error is not null then jsonb_build_object(
                               'code', j.error ->> 'code', 'message', left(j.error ->> 'message', 1000)) end as error,
                           row_number() over (order by j.finished_at) as place
@@ -100,13 +120,17 @@ updated_executions as (
        set open_steps = e.open_steps - ended_steps.steps,
            state = coalesce(ending_executions.state, e.state),
            finished_at = ending_executions.at,
-           error = case when ending_executions.id is null then e.error else ending_executions.error end
+           error = case when ending_executions.id is null then e.error else ending_executions.error end,
+           outputs = case when ending_executions.id is not null and e.outputs_from is not null then (
+               select value from resolved_references(e.definition -> 'outputs', e.outputs_from -> 'paths',
+                   step_context(e.id, array(select jsonb_array_elements_text(e.outputs_from -> 'reads'))), 'null')) end
       from ended_steps left join ending_executions using (id)
      where e.id = any(array[ended_steps.id]) and e.state not in {{EXECUTION_TERMINAL}}
 ),
 updated_hooks as (
     update jobs_workerjob h
-       set state = case when ending_executions.calls_hooks then 'PENDING' else 'SKIPPED' end, waits_for = 0,
+       set state = case when not ending_executions.calls_hooks then 'SKIPPED' when h.reads is null then 'PENDING' else 'BLOCKED' end,
+           waits_for = 0,
            finished_at = case when not ending_executions.calls_hooks then ending_executions.at end,
            passed_on = not ending_executions.calls_hooks,
            payload = h.payload || jsonb_build_object(
@@ -116,14 +140,19 @@ updated_hooks as (
            pending_observed = observed_now(), available_at = greatest(h.available_at, ending_executions.at)
       from ending_executions
      where h.execution_id = any(array[ending_executions.id]) and h.is_hook and h.state = 'BLOCKED'
+ returning h.id, h.execution_id, h.state = 'BLOCKED' as has_paths
 ),
 ended_children as materialized (
-    -- Children that have ended end the step that they are the run of.
-    select c.id, c.name, c.state, c.parent_step_id, c.error, size.bytes
+    -- A child that has ended ends the step that started it.
+    select c.id, c.name, c.state, c.parent_step_id, c.error, c.outputs, size.bytes,
+           case when c.state = 'COMPLETED' then jsonb_array_length(c.definition -> 'steps') - (
+               select count(*) from jobs_workerjob j
+                where j.execution_id = c.id and not j.is_hook and j.state in {{TERMINAL}}) else 0 end as missing
       from jobs_execution c
      cross join lateral (
            select coalesce(sum(octet_length(j.output::text)), 0) as bytes from jobs_workerjob j
-            where j.execution_id = c.id and j.state = 'COMPLETED' and not j.is_hook and c.state = 'COMPLETED') size
+            where j.execution_id = c.id and j.state = 'COMPLETED' and not j.is_hook and c.state = 'COMPLETED'
+              and c.outputs is null) size
      where c.root_id = any(%(roots)s::uuid[]) and c.state in {{EXECUTION_TERMINAL}} and not c.passed_on
        and c.parent_step_id is not null
 ),
@@ -133,11 +162,17 @@ propagated_children as (
 updated_parents as (
     update jobs_workerjob p
        set state = ended_children.state, finished_at = clock_timestamp(),
-           output = case when ended_children.state = 'COMPLETED' and ended_children.bytes <= %(output_limit)s then coalesce(
+           output = case when ended_children.state = 'COMPLETED' and ended_children.bytes <= %(output_limit)s
+                              and ended_children.missing <= 0 then coalesce(ended_children.outputs,
                (select jsonb_object_agg(j.step, j.output) from jobs_workerjob j
                  where j.execution_id = ended_children.id and j.state = 'COMPLETED' and not j.is_hook), '{}') end,
            error = case ended_children.state
-               when 'COMPLETED' then case when ended_children.bytes > %(output_limit)s then jsonb_build_object(
+               when 'COMPLETED' then case
+                   when ended_children.missing > 0 then jsonb_build_object(
+                   'code', 'RESULT_NOT_AVAILABLE', 'child', ended_children.id,
+                   'message', format('Child execution %%s completed, but the results of %%s of its steps are missing',
+                                     ended_children.name, ended_children.missing))
+                   when ended_children.bytes > %(output_limit)s then jsonb_build_object(
                    'code', 'RESULT_NOT_AVAILABLE', 'child', ended_children.id,
                    'message', format('The outputs of child execution %%s have %%s bytes: read them there',
                                      ended_children.name, ended_children.bytes)) end
@@ -163,5 +198,11 @@ new_events as (
 select 'begins' as what, id, execution_id as execution, state from updated_steps where state = 'PENDING' and type = 'execution'
  union all
 select 'returns', id, execution_id, null from updated_parents
+ union all
+select 'returns', id, execution_id, null from skipped_steps where by_condition
+ union all
+select 'resolves', id, execution_id, null from updated_steps where has_paths
+ union all
+select 'resolves', id, execution_id, null from updated_hooks where has_paths
  union all
 select case when is_child then 'ended child' else 'ended' end, id, id, state from ending_executions

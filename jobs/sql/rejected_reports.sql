@@ -1,12 +1,13 @@
 -- statement: lock_jobs_of_superseded_reports
--- Hold the jobs of attempts that are reported on too late: `store_superseded_reports` then sees what others have just kept.
+-- Lock the jobs of attempts with superseded reports before `store_superseded_reports`, in the same round trip. The
+-- second statement then sees the reports that another transaction has just stored.
 -- takes: attempts uuid[], server uuid
 -- returns: id uuid
 select j.id from jobs_workerjob j where j.id = any({{reported_jobs}}) order by j.id for no key update
 
 -- statement: store_superseded_reports
--- Keep what came too late: the same once, so many of an attempt, of which the last says that more came. Their jobs are
--- held by `lock_jobs_of_superseded_reports`.
+-- Store superseded reports: the same one once, and at most `kept` of an attempt. The last stored one is marked with
+-- `more` if further ones came. Called after `lock_jobs_of_superseded_reports`.
 -- takes: reports jsonb, kept bigint
 -- returns: id bigint
 with superseded as (
@@ -41,7 +42,7 @@ marked as (
      where not l.more
        and l.id in (select (select max(id) from jobs_latereport where attempt_id = numbered.attempt)
                       from numbered where number = %(kept)s + 1)
-       -- Those that are kept now are not seen here: only where there were so many before.
+       -- Rows that are inserted above are not visible here: this is for attempts that had `kept` reports before.
        and (select count(*) from jobs_latereport before where before.attempt_id = l.attempt_id) >= %(kept)s
 ),
 counted as (

@@ -1,5 +1,6 @@
 -- statement: find_consequential_attempts
--- Those of the live attempts whose end moves an execution or a trigger on.
+-- List the live attempts among `attempts` whose end has consequences for an execution or a trigger. Called for starts
+-- and ends that were not applied, to find those that need `write_consequential_ends`.
 -- takes: attempts uuid[], server uuid
 -- returns: id uuid
 select a.id
@@ -11,7 +12,8 @@ select a.id
  where a.id = any(%(attempts)s::uuid[]) and a.server_id = %(server)s and {{is_live(a)}}
 
 -- statement: lock_reported_roots
--- Hold the trees of executions whose steps' attempts are reported on.
+-- Lock the roots of the steps whose attempts are reported on. Called before `lock_reported_jobs`, in the same round
+-- trip, and only for ends with consequences.
 -- takes: attempts uuid[], server uuid
 -- returns: id uuid
 select r.id
@@ -25,8 +27,8 @@ select r.id
    for no key update
 
 -- statement: lock_reported_jobs
--- Hold the jobs whose attempts are reported on. A statement of its own: the next ones then see them, their executions and
--- their lines as they are by now, and the same report sent twice at once is applied once.
+-- Lock the jobs whose attempts are reported on. The next statements of the round trip then see the current jobs,
+-- executions and log lines. So a report that is sent twice at the same time is applied once.
 -- takes: attempts uuid[], server uuid
 -- returns: id uuid
 select j.id
@@ -36,8 +38,8 @@ select j.id
    for no key update
 
 -- step: owned_jobs -> owned
--- The jobs whose live attempts, among those that are reported on, are still the caller's to speak of. Each by its key,
--- whatever the statistics say.
+-- The fence: the jobs of the reported attempts that this server still holds. Reports on other attempts are not applied.
+-- `offset 0` makes PostgreSQL look up each row by its key, also with poor statistics.
 owned as materialized (
     select j.*
       from (select distinct unnest(%(attempts)s::uuid[]) as attempt) reported
@@ -45,11 +47,11 @@ owned as materialized (
      cross join lateral (select * from jobs_workerjob j where j.id = a.job_id offset 0) j
      where a.server_id = %(server)s and j.attempt_id = reported.attempt
        and exists (select from liveness_server s
-                    where s.id = %(server)s and s.token_version = %(version)s and s.state not in {{RETIRED}})
+                    where s.id = %(server)s and s.token_version = %(version)s and not {{liveness.has_ended(s)}})
 )
 
 -- statement: start_attempts
--- The code of these claimed attempts begins; their jobs are held by `lock_reported_jobs`.
+-- Set claimed attempts and their jobs to RUNNING. Called under `lock_reported_jobs`.
 -- takes: started uuid[], traces jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
 with {{owned_jobs}},
@@ -60,7 +62,7 @@ begun_jobs as (
      where j.id = any(array(
            select owned.id from owned
             where owned.attempt_id = any(%(started)s::uuid[]) and owned.state = 'CLAIMED' and not {{stopped_by_execution(owned)}}
-              -- A claim that was slow may not have seen what was taken from another meanwhile.
+              -- Checked again, because a slow claim does not see what was taken from another server since it began.
               and not {{waits_for_previous_attempt(owned)}}))
  returning j.attempt_id
 )
@@ -71,7 +73,7 @@ update jobs_attempt a
 returning a.id
 
 -- statement: store_progress
--- How far running attempts have come; their jobs are held by `lock_reported_jobs`.
+-- Store the progress and the message of running attempts. Called under `lock_reported_jobs`.
 -- takes: progress jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
 with {{owned_jobs}},
@@ -85,26 +87,39 @@ update jobs_attempt a
 returning a.id
 
 -- statement: store_checkpoints
--- What the code of running attempts keeps for their jobs' next attempts; null: nothing any more. Their jobs are held by
--- `lock_reported_jobs`.
+-- Store checkpoints of running attempts for the next attempts of their jobs (null: delete the checkpoint). Called
+-- under `lock_reported_jobs`.
 -- takes: checkpoints jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
+-- counted:
 with {{owned_jobs}},
 reports as (
     select * from jsonb_to_recordset(%(checkpoints)s::jsonb) as r(attempt uuid, value jsonb)
+),
+stored_checkpoints as (
+    update jobs_workerjob j
+       set checkpoint = reports.value, checkpoint_at = case when reports.value is not null then clock_timestamp() end
+      from reports join owned on owned.attempt_id = reports.attempt
+     where j.id = any(array[owned.id]) and j.state = 'RUNNING'
+ returning j.attempt_id
 )
-update jobs_workerjob j
-   set checkpoint = reports.value, checkpoint_at = case when reports.value is not null then clock_timestamp() end
-  from reports join owned on owned.attempt_id = reports.attempt
- where j.id = any(array[owned.id]) and j.state = 'RUNNING'
-returning j.attempt_id as id
+-- counted: , byte_changes as (
+-- counted:     select owned.owner_id as owner,
+-- counted:            coalesce(octet_length(reports.value::text), 0) - coalesce(octet_length(owned.checkpoint::text), 0) as bytes
+-- counted:       from stored_checkpoints join reports on reports.attempt = stored_checkpoints.attempt_id
+-- counted:       join owned on owned.attempt_id = reports.attempt
+-- counted: ),
+-- counted: {{counted_bytes}}
+select attempt_id as id from stored_checkpoints
 
 -- statement: store_log_lines
--- Lines that the code of running attempts wrote, in order; their jobs are held by `lock_reported_jobs`. The last line of an
--- attempt knows how many there are and which report came last, so nothing is ever counted.
+-- Store lines that the code of running attempts wrote, in order. Called under `lock_reported_jobs`. The last line of an
+-- attempt has its number and the sequence of its report, so lines are never counted. If the owner of a job has no room
+-- left, one line is stored that explains why the others are not kept.
 -- takes: logs jsonb, server uuid, version int, attempts uuid[], lines_kept bigint
 -- returns: place int, state text
 -- row: StoredLines
+-- counted: no_room text, stored_limit bigint
 with {{owned_jobs}},
 reports as (
     select * from jsonb_to_recordset(%(logs)s::jsonb)
@@ -112,21 +127,27 @@ reports as (
 ),
 last_lines as materialized (
     select owned.attempt_id as id, coalesce(last.number, 0) as number, last.sequence
+-- counted:            , {{has_no_room(owned)}} as has_no_room, coalesce(last.line = %(no_room)s, false) as is_noted
       from owned
       left join lateral (
-           select l.number, l.sequence from jobs_logline l where l.attempt_id = owned.attempt_id order by l.id desc limit 1
+           select l.* from jobs_logline l where l.attempt_id = owned.attempt_id order by l.id desc limit 1
            ) last on true
      where owned.attempt_id in (select attempt from reports) and owned.state = 'RUNNING'
 ),
 numbered_reports as (
     select reports.*, last_lines.number,
+-- counted:            last_lines.has_no_room, last_lines.is_noted,
            greatest(last_lines.sequence, max(reports.sequence) over (
                partition by reports.attempt order by reports.place
                 rows between unbounded preceding and 1 preceding)) as last
       from reports join last_lines on last_lines.id = reports.attempt
 ),
 new_reports as (
-    select place, attempt, stream, lines, number, greatest(last, sequence) as sequence
+    select place, attempt, stream, number, greatest(last, sequence) as sequence,
+-- counted:            case when has_no_room and (is_noted or row_number() over (partition by attempt order by place) > 1) then '[]'
+-- counted:                 when has_no_room then jsonb_build_array(%(no_room)s) else
+           lines
+-- counted:            end as lines
       from numbered_reports
      where sequence is null or last is null or sequence > last
 ),
@@ -143,16 +164,24 @@ stored_lines as (
       from line
      where number <= %(lines_kept)s + 1
      order by attempt, number
+-- counted:  returning attempt_id, line
 )
+-- counted: , byte_changes as (
+-- counted:     select owned.owner_id as owner, octet_length(stored_lines.line) as bytes
+-- counted:       from stored_lines join owned on owned.attempt_id = stored_lines.attempt_id
+-- counted:      where owned.kind <> 'CELERY'
+-- counted: ),
+-- counted: {{counted_bytes}}
 select place, 'RUNNING' as state from new_reports
 
 -- statement: finish_attempts
--- Attempts end because their worker says so; their jobs are held by `lock_reported_jobs`. The end of a step or of a
--- trigger's job has consequences, which belong into the same transaction: it waits for a caller that sees to them.
+-- End attempts that their worker reports as ended. Called under `lock_reported_jobs`. The end of a step or of a
+-- trigger's job has consequences in the same transaction, so it is applied only if the caller handles them.
 -- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
 --   kind text
 -- row: EndedAttempt
+-- counted:
 with {{owned_jobs}},
 reports as (
     select * from jsonb_to_recordset(%(ended)s::jsonb)
@@ -169,10 +198,16 @@ held as materialized (
                when 'COMPLETED' then owned.state = 'RUNNING'
                when 'FAILED' then owned.state = 'RUNNING'
                when 'CANCELLED' then owned.cancel_requested_at is not null
-               -- Its code never begins: `start_attempts` did not let it.
+               -- A start that `start_attempts` refused ends the attempt, because its code never begins.
                when 'STARTED' then owned.state = 'CLAIMED' and {{stopped_by_execution(owned)}}
                else true
            end
 ),
 {{end_attempts}}
-{{list_verdicts}}
+-- counted: , byte_changes as (
+-- counted:     select owned.owner_id as owner, octet_length(ended_attempts.output::text) as bytes
+-- counted:       from ended_attempts join owned on owned.id = ended_attempts.job_id
+-- counted:      where ended_attempts.job_state = 'COMPLETED' and ended_attempts.output is not null
+-- counted: ),
+-- counted: {{counted_bytes}}
+{{list_ended_attempts}}

@@ -1,6 +1,7 @@
 -- statement: resubmit_live_attempts
--- End every live attempt, whatever its server: what it had done since the database was saved is not known here. It counts as
--- no loss of the job, unless that may be run only once, or is the broker's to give out again.
+-- End every live attempt after the database was restored from a backup, because it does not know what they have done
+-- since. Called under `lock_roots`. It does not count as a loss, with two exceptions: jobs that must not run twice
+-- (`on_worker_lost` is FAIL), and Celery tasks, which the broker delivers again.
 -- takes: actor text, max_resubmissions int, reason text
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
 --   evaluations uuid[]|null, listed uuid[], attempts uuid[]
@@ -19,10 +20,10 @@ with held as materialized (
        for no key update of j
 ),
 {{end_attempts}}
-{{count_verdicts}}
+{{count_ended_attempts}}
 
 -- statement: executions_of_live_attempts
--- The executions whose steps workers hold.
+-- List the executions with a step that a worker holds, so that the caller can lock their roots.
 -- returns: id uuid
 select distinct j.execution_id as id
   from jobs_attempt a join jobs_workerjob j on j.id = a.job_id

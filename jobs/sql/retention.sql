@@ -1,12 +1,13 @@
 -- statement: read_retention_limits
--- The moments before which things are past their retention (seconds; null keeps all), by one reading of the clock.
+-- Return the moments before which rows are past their retention (in seconds; null: keep all), from one reading of the
+-- clock.
 -- takes: jobs float8, executions float8, servers float8, events float8, server_heartbeats float8,
 --   attempt_heartbeats float8, batches float8
 -- returns: jobs timestamptz|null, executions timestamptz|null, servers timestamptz|null, events timestamptz|null,
 --   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null, batches timestamptz|null
 -- row: RetentionLimits
 with clock as materialized (
-    -- What the history has still to count stays for it, for up to an hour.
+    -- Jobs that the history has not counted yet are kept for up to an hour more.
     select now, greatest(coalesce((select closed_until from jobs_historywatermark), now), now - interval '1 hour') as counted
       from (select clock_timestamp() as now) clock
 )
@@ -20,8 +21,8 @@ select least(now - make_interval(secs => %(jobs)s), case when %(jobs)s is not nu
   from clock
 
 -- statement: scan_jobs
--- The next jobs in the order of their ids, how many of them are past their retention, and whether to look on. Steps go
--- with their executions.
+-- Scan the next jobs by id: count those past their retention. `has_old` is false when the scan may stop, because none of
+-- these jobs was created before the limit. Steps are deleted with their executions.
 -- takes: jobs timestamptz, after uuid, batch bigint
 -- returns: last uuid|null, due bigint, has_old bool
 -- row: ScannedIds
@@ -31,8 +32,8 @@ select (array_agg(j.id order by j.id desc))[1] as last,
   from (select id, created_at, finished_at, execution_id from jobs_workerjob where id > %(after)s order by id limit %(batch)s) j
 
 -- statement: lock_old_jobs
--- Hold the jobs of a span that are past their retention (only ended ones have a finished_at), so that nothing
--- comes to refer to them. Who else holds one keeps it until the next time.
+-- Lock the jobs between two ids that are past their retention, so that no row can refer to them any more. Only ended
+-- jobs have a `finished_at`. Jobs that are locked elsewhere are left to the next run.
 -- takes: after uuid, last uuid, jobs timestamptz
 -- returns: id uuid
 select j.id from jobs_workerjob j
@@ -41,17 +42,18 @@ select j.id from jobs_workerjob j
    for update skip locked
 
 -- statement: delete_jobs
--- Delete jobs with all that is theirs.
+-- Delete locked jobs with their attempts, log lines, superseded reports and dependencies.
 -- takes: ids uuid[]
 -- returns: deleted bigint
 -- row: Deleted
+-- counted:
 with attempts_to_delete as materialized (
     select id from jobs_attempt where job_id = any(%(ids)s::uuid[])
 ),
 deleted_lines as (
     delete from jobs_logline where attempt_id in (select id from attempts_to_delete)
 ),
-deleted_late_reports as (
+deleted_superseded_reports as (
     delete from jobs_latereport where job_id = any(%(ids)s::uuid[])
 ),
 deleted_attempts as (
@@ -63,10 +65,21 @@ deleted_dependencies as (
 deleted_jobs as (
     delete from jobs_workerjob where id = any(%(ids)s::uuid[]) returning 1
 )
+-- counted: , byte_changes as (
+-- counted:     select j.owner_id as owner, -{{bytes_of_job(j)}} as bytes
+-- counted:       from jobs_workerjob j
+-- counted:      where j.id = any(%(ids)s::uuid[]) and j.kind <> 'CELERY'
+-- counted:      union all
+-- counted:     select j.owner_id, -octet_length(l.line)
+-- counted:       from attempts_to_delete join jobs_attempt a using (id) join jobs_workerjob j on j.id = a.job_id
+-- counted:       join jobs_logline l on l.attempt_id = a.id
+-- counted:      where j.kind <> 'CELERY'
+-- counted: ),
+-- counted: {{counted_bytes}}
 select count(*) as deleted from deleted_jobs
 
 -- statement: scan_executions
--- The next executions in the order of their ids, how many trees of them are past their retention, and whether to look on.
+-- Scan the next executions by id: count the trees past their retention. `has_old` is false when the scan may stop.
 -- takes: executions timestamptz, after uuid, batch bigint
 -- returns: last uuid|null, due bigint, has_old bool
 -- row: ScannedIds
@@ -76,7 +89,8 @@ select (array_agg(e.id order by e.id desc))[1] as last,
   from (select id, root_id, created_at, finished_at from jobs_execution where id > %(after)s order by id limit %(batch)s) e
 
 -- statement: lock_old_executions
--- Hold the trees of executions of a span that are past their retention. Who else holds one keeps it until the next time.
+-- Lock the roots between two ids whose trees are past their retention. Roots that are locked elsewhere are left to the
+-- next run.
 -- takes: after uuid, last uuid, executions timestamptz
 -- returns: id uuid
 select e.id from jobs_execution e
@@ -85,7 +99,7 @@ select e.id from jobs_execution e
    for update skip locked
 
 -- statement: list_steps
--- The steps of trees of executions, a batch.
+-- Lock a batch of the steps of these trees.
 -- takes: roots uuid[], batch bigint
 -- returns: id uuid
 select j.id
@@ -96,10 +110,11 @@ select j.id
    for update of j
 
 -- statement: delete_executions
--- Delete trees of executions that have no steps any more.
+-- Delete trees of executions that have no steps any more, with their events.
 -- takes: roots uuid[]
 -- returns: deleted bigint
 -- row: Deleted
+-- counted:
 with deleted_events as (
     delete from jobs_executionevent v using jobs_execution e
      where e.root_id = any(%(roots)s::uuid[]) and v.execution_id = e.id
@@ -107,12 +122,17 @@ with deleted_events as (
 deleted_executions as (
     delete from jobs_execution e where e.root_id = any(%(roots)s::uuid[]) returning e.id = e.root_id as is_root
 )
+-- counted: , byte_changes as (
+-- counted:     select e.owner_id as owner, -{{bytes_of_execution(e)}} as bytes
+-- counted:       from jobs_execution e where e.root_id = any(%(roots)s::uuid[])
+-- counted: ),
+-- counted: {{counted_bytes}}
 select count(*) filter (where is_root) as deleted from deleted_executions
 
 -- statement: scan_servers
--- The next servers in the order of their ids, how many of them are past their retention, and whether to look on.
--- Attempts that are about to go with their jobs keep no server. (A scalar subquery, so that it is looked up by
--- index and never hashed from the whole table.)
+-- Scan the next servers by id: count those past their retention. `has_old` is false when the scan may stop. Attempts that
+-- are about to be deleted with their jobs do not count as references. The scalar subquery uses an index and never hashes
+-- the whole table.
 -- takes: servers timestamptz, jobs timestamptz, executions timestamptz, after uuid, batch bigint
 -- returns: last uuid|null, due bigint, has_old bool
 -- row: ScannedIds
@@ -125,8 +145,8 @@ select (array_agg(s.id order by s.id desc))[1] as last,
          where id > %(after)s order by id limit %(batch)s) s
 
 -- statement: delete_servers
--- Delete the servers of a span that are past their retention and to which no attempt refers. One that is being
--- reactivated is left alone.
+-- Delete the servers between two ids that are past their retention and have no attempts. A server that is locked, because
+-- it is being reactivated, is skipped.
 -- takes: after uuid, last uuid, servers timestamptz
 -- returns: deleted bigint
 -- row: Deleted
@@ -145,7 +165,7 @@ deleted_tallies as (
 select count(*) as deleted from deleted_servers
 
 -- statement: scan_slots
--- The next slots in the order of their ids, how many of them are past their retention, and whether to look on.
+-- Scan the next trigger slots by id: count those past their retention. `has_old` is false when the scan may stop.
 -- takes: executions timestamptz, after bigint, batch bigint
 -- returns: last bigint|null, due bigint, has_old bool
 -- row: ScannedNumbers
@@ -155,7 +175,7 @@ select (array_agg(s.id order by s.id desc))[1] as last,
   from (select id, slot, outcome from jobs_triggerslot where id > %(after)s order by id limit %(batch)s) s
 
 -- statement: delete_slots
--- Delete the slots of a span that are past their retention.
+-- Delete the trigger slots between two ids that are past their retention.
 -- takes: after bigint, last bigint, executions timestamptz
 -- returns: deleted bigint
 -- row: Deleted

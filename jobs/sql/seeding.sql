@@ -1,18 +1,18 @@
 -- rule: uuid7_of_birth
--- a version 7 UUID as it would have been made at the moment `born`
+-- a version 7 UUID that looks as if it was made at the moment `born`
 encode(overlay(
     uuid_send(uuid7()) placing substring(int8send((extract(epoch from born) * 1000)::bigint) from 3) from 1 for 6),
     'hex')::uuid
 
 -- statement: relax_guards
--- For this transaction these triggers let pass: history is written as it ended, not walked through.
+-- Switch these database triggers off until the end of the transaction, because seeding inserts rows in their last state.
 -- takes: triggers text[]
 -- returns: set_config text
 select set_config('pgtrigger.ignore', %(triggers)s::text[]::text, true)
 
 -- statement: make_servers
--- Make up servers number `first` to `last` of `stored_servers`: most run and were heard, some are in each other state; with
--- the events that led them there and their last 60 heartbeats, of which some are missing. The first is a worker.
+-- Make up the servers with the numbers `first` to `last`: most run and send heartbeats, a few are in each other state.
+-- They have the events that led there and their last 60 heartbeats, some of which are missing. The first is a worker.
 -- takes: first int, last int, capacity int, token uuid, interval float8, timeout float8
 -- returns: id uuid, works bool
 with paths (least, path) as (values
@@ -33,7 +33,7 @@ numbered as materialized (
 new_servers as materialized (
     select *, {{uuid7_of_birth}} as id, path[cardinality(path)] as state,
            format('seed-%%s-%%s', lower(type), lpad(n::text, 5, '0')) as name,
-           -- A few are silent: they were not heard for a while.
+           -- A few servers are silent.
            now - make_interval(secs => case when n %% 100 = 20 then 3600 + n %% 600 else n * 7 %% 290 end) as last_heartbeat,
            now - make_interval(secs => n * 13 %% 500) as changed
       from numbered
@@ -63,8 +63,8 @@ stored_events as (
      order by 1
 ),
 stored_heartbeats as (
-    insert into liveness_heartbeat (at, server_id, role)
-    select last_heartbeat - beat * make_interval(secs => %(interval)s), id, 'server'
+    insert into liveness_heartbeat (at, server_id)
+    select last_heartbeat - beat * make_interval(secs => %(interval)s), id
       from new_servers cross join generate_series(0, 59) beat
      where n %% 40 > 0 or beat not between 10 and 14
      order by 1
@@ -72,8 +72,9 @@ stored_heartbeats as (
 select id, type = 'WORKER' and state = 'RUNNING' as works from new_servers where type = 'WORKER' order by n
 
 -- statement: make_jobs
--- Make up jobs number `first` to `last` of `jobs`, from long ago to just now, with their attempts and superseded reports. Of
--- the last three per cent a third runs or is claimed, and the rest waits; of the others most completed.
+-- Make up the jobs with the numbers `first` to `last` of `jobs` in total, from 25 days ago to now, with their attempts
+-- and superseded reports. Of the last three per cent a third runs or is claimed and the others wait. Of the older jobs
+-- most completed.
 -- takes: jobs numeric, first int, last int, working uuid[], workers uuid[], owner uuid
 -- returns: jobs bigint
 with numbered as materialized (
@@ -140,7 +141,7 @@ attempts as (
       from new_attempts order by n, number
  returning id, job_id, state, finished_at
 ),
-stored_late_reports as (
+stored_superseded_reports as (
     insert into jobs_latereport (at, job_id, attempt_id, event, reason, body)
     select finished_at + interval '5 s', job_id, id, 'COMPLETED', 'attempt_superseded', '{}'
       from attempts where state = 'RESUBMITTED' and id::text like '%%a'

@@ -1,7 +1,21 @@
+-- step: longest_wait(waiting_jobs) -> longest_wait
+-- The seconds for which the oldest job of `waiting_jobs` has waited (null: no job waits). Only the first `counted` jobs
+-- by `available_at` are read, and the first one that was never claimed.
+longest_wait as (
+    select extract(epoch from clock_timestamp() - least(
+               (select min({{waits_since(j)}})
+                  from (select w.id, w.available_at, w.attempt_count from waiting_jobs w
+                         where w.available_at <= (select clock_timestamp())
+                         order by w.available_at limit %(counted)s) j),
+               (select w.available_at from waiting_jobs w
+                 where w.available_at <= (select clock_timestamp()) and w.attempt_count = 0
+                 order by w.available_at limit 1)))::float8 as seconds
+)
+
 -- step: jobs_by_state -> figures
--- How many jobs there are of each state. What lives is counted. What has ended may be millions: it is counted up to
--- `counted`, and beyond that (`is_full`) the planner's statistics say about how many there are. Of one cluster (empty: of
--- all) nothing is counted.
+-- Count the jobs of each state. Open jobs are counted exactly. Ended jobs may be millions: they are counted up to
+-- `counted`, above that (`is_full`) the planner's statistics give an estimate. For one cluster (not empty) nothing is
+-- counted.
 estimates as (
     select common.state, (c.reltuples * common.share)::bigint as jobs
       from pg_class c
@@ -18,7 +32,7 @@ counted as (
      cross join lateral (
            select count(*) as jobs
              from (select from jobs_workerjob j
-                    -- A range and this order, which job_by_state alone has: nothing else is to be walked over.
+                    -- Only the index job_by_state has this range and order, so PostgreSQL reads nothing else.
                     where j.state between ended.state and ended.state
                     order by j.state, j.id limit %(counted)s) few) up_to_limit
      where %(cluster)s::text = ''
@@ -29,21 +43,27 @@ figures as (
 )
 
 -- statement: read_figures
--- How it stands, in one row: jobs by state, those `about` which only statistics tell; flagged are those that stand
--- still; and by tags, those that fail soon for want of a worker. Of one cluster (empty: of all) the jobs are counted by
--- `read_cluster_figures`, and not here.
--- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[],
---   cluster text
+-- Read the figures of the whole instance in one row: jobs by state, flagged jobs, jobs that fail soon because no worker
+-- has their tags, brakes, maintenances and clocks. `about` lists the states whose numbers are estimates. For one cluster
+-- (not empty) `read_cluster_figures` counts the jobs instead.
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool,
+--   fails_stale_running bool, running_stale_after float8, requeues_stale_claimed bool, claimed_stale_after float8,
+--   counted bigint, ended text[], cluster text
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
 --   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
 --   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
---   maintenances jsonb|null, rows_left_out jsonb|null
+--   maintenances jsonb|null, rows_left_out jsonb|null, oldest_snapshot jsonb|null
 -- row: InstanceFigures
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
 {{flagged_jobs}},
 {{jobs_to_be_failed}},
-{{jobs_by_state}}
+{{jobs_by_state}},
+waiting_jobs as not materialized (
+    select j.id, j.available_at, j.attempt_count
+      from jobs_workerjob j where %(cluster)s::text = '' and j.state = 'PENDING'
+),
+{{longest_wait}}
 select clock_timestamp() as now,
        clock.reading as observed, clock.witnessed,
        extract(epoch from clock_timestamp() - clock.moved_at)::float8 as observed_lag,
@@ -52,21 +72,22 @@ select clock_timestamp() as now,
        (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
        (select jsonb_object_agg(flag, jobs) from (select flag, count(*) as jobs from flagged group by flag) f) as flags,
        (select jsonb_agg(to_jsonb(f) order by jobs desc)
-          from (select flag, tags, count(*) as jobs from flagged group by flag, tags order by jobs desc limit 20) f) as flagged_tags,
+          from (select flag, tags, count(*) as jobs, (array_agg(id))[1] as first
+                  from flagged group by flag, tags order by jobs desc limit 20) f) as flagged_tags,
        (select jsonb_agg(to_jsonb(f) order by seconds)
-          from (select tags, count(*) as jobs, min(seconds) as seconds
+          from (select tags, count(*) as jobs, min(seconds) as seconds, (array_agg(id))[1] as first
                   from to_be_failed group by tags order by seconds limit 20) f) as to_be_failed,
        (select jsonb_agg(state) from figures where is_full) as about,
-       (select extract(epoch from clock_timestamp() - min(available_at))::float8
-          from jobs_workerjob where %(cluster)s::text = '' and state = 'PENDING' and available_at <= clock_timestamp()) as waiting,
-       (select jsonb_agg(to_jsonb(brake) || jsonb_build_object('cluster', nullif(cluster, '')) order by type, cluster)
+       (select seconds from longest_wait) as waiting,
+       (select jsonb_agg(to_jsonb(brake) || jsonb_build_object('cluster', nullif(cluster, ''), 'key', {{liveness.brake_key(brake)}}, 'words', {{liveness.brake_words(brake)}}) order by type, namespace, cluster)
           from liveness_brake brake where released_by is null) as brakes,
        {{liveness.maintenances}} as maintenances,
-       {{liveness.rows_left_out}} as rows_left_out
+       {{liveness.rows_left_out}} as rows_left_out,
+       {{liveness.oldest_snapshot}} as oldest_snapshot
   from liveness_clock clock
 
 -- statement: read_job_counts
--- How many jobs there are of each state, as `read_figures` has it.
+-- Count the jobs of each state, as in `read_figures`.
 -- takes: counted bigint, ended text[], cluster text
 -- returns: counts jsonb|null, about jsonb|null
 -- row: JobCounts
@@ -75,8 +96,9 @@ select (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as cou
        (select jsonb_agg(state) from figures where is_full) as about
 
 -- statement: read_flags
--- Which of these jobs stand still, and why.
--- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool
+-- Return which of these jobs will not move until a person acts, and why.
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool,
+--   fails_stale_running bool, running_stale_after float8, requeues_stale_claimed bool, claimed_stale_after float8
 -- returns: id uuid, flag text
 -- row: FlaggedJob
 with tag_sets as (
@@ -86,9 +108,37 @@ with tag_sets as (
 {{flagged_jobs}}
 select id, flag from flagged
 
+-- statement: read_prospects
+-- Return which of these jobs will not move until a person acts (`flag`), and which will fail unless a worker with their
+-- tags comes (`fails_in` seconds). In maintenance no job fails for this reason.
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool,
+--   fails_stale_running bool, running_stale_after float8, requeues_stale_claimed bool, claimed_stale_after float8
+-- returns: id uuid, flag text|null, fails_in float8|null
+-- row: Prospect
+with tag_sets as (
+    select distinct j.namespace, j.required_tags from jobs_workerjob j where j.id = any(%(only)s::uuid[]) and j.state = 'PENDING'
+),
+{{jobs_without_worker}},
+{{flagged_jobs}},
+{{jobs_to_be_failed}}
+select id, flag, null::float8 as fails_in from flagged
+ union all
+select id, null, seconds from to_be_failed
+ where not exists (select from liveness_instance where maintenance_since is not null)
+
+-- statement: list_flagged_jobs
+-- List the newest jobs with a flag, up to `limit`. Of each set of tags `scan_limit` jobs are checked.
+-- takes: flag text, limit bigint, only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool,
+--   fails_stale_running bool, running_stale_after float8, requeues_stale_claimed bool, claimed_stale_after float8
+-- returns: id uuid
+with recursive {{pending_tag_sets}},
+{{jobs_without_worker}},
+{{flagged_jobs}}
+select id from flagged where flag = %(flag)s order by id desc limit %(limit)s
+
 -- statement: read_placement
--- For a waiting job, every alive server of its namespace: its load, or the first filter that rules it out (`obstacle_to_job`). A row
--- without a server when there is none, or the job does not wait.
+-- Read every alive server of the namespace of a waiting job: its load, or the first filter that rules it out
+-- (`obstacle_to_job`). Without servers, or if the job does not wait, there is one row without a server.
 -- takes: job uuid, owner uuid, staleness_multiplier float8
 -- returns: state text, waits_until timestamptz|null, stops_on jsonb|null, server uuid|null, name text|null,
 --   filter text|null, detail text|null, load float8|null
@@ -113,7 +163,7 @@ select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as
            when 'type' then format('it is of type %%s, not WORKER', s.type)
            when 'state' then format('it is %%s, not RUNNING', s.state)
            when 'freshness' then case
-               when s.last_heartbeat_at is null then 'it was not heard yet'
+               when s.last_heartbeat_at is null then 'it has not sent a heartbeat yet'
                else format('its last heartbeat was %%s s ago: stale from %%s s on', floor(round(s.silence::numeric, 3)),
                            s.heartbeat_interval * %(staleness_multiplier)s) end
            when 'cordon' then case
@@ -124,7 +174,7 @@ select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as
                else 'the control plane is in maintenance' end
            when 'tags' then format('it lacks %%s', array_to_string(array(
                select unnest(waiting_job.required_tags) except select unnest(s.tags) order by 1), ', '))
-           when 'refused' then 'it gave the job back as not allowed'
+           when 'refused' then 'it refused the job as not allowed'
            when 'capacity' then format('%%s of %%s in use', s.held, s.max_concurrent)
        end as detail,
        s.held::float8 / nullif(s.max_concurrent, 0) as load
@@ -133,7 +183,7 @@ select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as
  order by array_position({{liveness.filters}}, s.filter), load, s.name, s.id
 
 -- statement: read_log_page
--- Lines of a job after a line, oldest first; attempt by attempt, so that each is read by its index.
+-- Read the log lines of a job after a line, oldest first. They are read attempt by attempt, each by its index.
 -- takes: after bigint, limit bigint, job uuid, attempt int
 -- returns: id bigint, at timestamptz, attempt int, stream text, line text
 -- row: WrittenLine
@@ -146,10 +196,36 @@ select l.id, l.at, a.number as attempt, l.stream, l.line
  order by l.id
  limit %(limit)s
 
+-- statement: list_server_lines_of_job
+-- List what the control plane did with a job after a place, in order, like the `_server` log of an execution. The lines
+-- are built from the attempts and the end of the job, so a single job has them as well as a step.
+-- takes: job uuid, after bigint, limit bigint
+-- returns: place bigint, at timestamptz, code text, step text|null, server uuid|null, line text
+-- row: ServerLine
+with lines as (
+    select a.number::bigint as place, a.finished_at as at, j.step, a.server_id as server,
+           case when a.state = 'RESUBMITTED' then 'JOB_RESUBMITTED'
+                when a.state in ('REQUEUED', 'RELEASED') then 'JOB_REQUEUED'
+                when a.state = 'FAILED' and (a.number < j.attempt_count or j.state = 'PENDING') then 'RETRY'
+                when a.state = 'FAILED' and a.error ->> 'code' in ('WORKER_CRASHED', 'STEP_TIMEOUT') then a.error ->> 'code'
+           end as code,
+           format('attempt %%s: %%s: %%s', a.number, a.state, coalesce(nullif(a.reason, ''), a.error ->> 'message', '-')) as line
+      from jobs_workerjob j join jobs_attempt a on a.job_id = j.id and a.finished_at is not null
+     where j.id = %(job)s
+     union all
+    select j.attempt_count + 1, j.finished_at, j.step, null, 'NO_MATCHING_WORKER', j.error ->> 'message'
+      from jobs_workerjob j
+     where j.id = %(job)s and j.state = 'FAILED' and j.error ->> 'code' = 'NO_MATCHING_WORKER'
+)
+select place, at, code, step, server, line from lines
+ where code is not null and place > %(after)s
+ order by place
+ limit %(limit)s
+
 -- statement: find_log_lines_before
--- The last lines of a job before a line that are of one stream, or hold a text, whatever its case, latest first: of the
--- last `looked_at` at most. So many were `looked` at, of which these are the `first` and the `last` (null: there are
--- none); without a match one row says so.
+-- Find log lines of a job before a line, newest first, by stream or text (in any case). At most `looked_at` lines are
+-- read: `looked` is their number, `first` and `last` are their ids (null: there are none). Without a match there is one
+-- row with these.
 -- takes: before bigint, job uuid, attempt int, stream text, holds text, looked_at bigint, limit bigint
 -- returns: first bigint|null, last bigint|null, looked bigint, id bigint|null, at timestamptz|null, attempt int|null,
 --   stream text|null, line text|null
@@ -176,7 +252,7 @@ select whole.*, found.*
  order by found.id desc
 
 -- statement: find_log_lines_after
--- The first such lines after a line, oldest first.
+-- Find log lines of a job after a line, oldest first, otherwise like `find_log_lines_before`.
 -- takes: after bigint, job uuid, attempt int, stream text, holds text, looked_at bigint, limit bigint
 -- returns: first bigint|null, last bigint|null, looked bigint, id bigint|null, at timestamptz|null, attempt int|null,
 --   stream text|null, line text|null

@@ -1,21 +1,22 @@
--- step: end_attempts(held) -> verdicts
--- What becomes of jobs whose attempt ends, whoever ended it. `held` are the jobs, locked, with job_id, id (the attempt),
--- was (its state), event, output, error, reason, actor, server_id, and of the job cancel_requested_at, on_worker_lost,
--- resubmissions, retries, available_at. Events: COMPLETED, FAILED, CANCELLED, RELEASED are a worker's words, and of a
--- Celery task RETRIED; LOST: its worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
+-- step: end_attempts(held) -> ended_attempts
+-- End attempts and decide what happens to their jobs. All statements that end attempts use this step. `held` has one
+-- row for each job, which is locked: job_id, id (of the attempt), was (its state), event, output, error, reason, actor,
+-- server_id, and the job's cancel_requested_at, on_worker_lost, resubmissions, retries and available_at.
+-- A worker reports the events COMPLETED, FAILED, CANCELLED and RELEASED, and RETRIED for a Celery task. LOST means that
+-- the worker is lost, MOVED that an operator moves the job, ENDED that the job fails and is not retried.
 ending_attempts as (
     select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
            {{stopped_by_execution(j)}} as is_stopped,
            was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
       from held
-     -- Each by its key, whatever the statistics say.
+     -- `offset 0` makes PostgreSQL look up each job by its key, also with poor statistics.
      cross join lateral (select * from jobs_workerjob j where j.id = held.job_id offset 0) j
 ),
 retry_decisions as (
     select ending_attempts.*,
-           -- How often a Celery task may be lost is its worker's to say: it is the broker that gives it out again.
+           -- For a Celery task its worker limits how often it may be lost, because the broker delivers it again.
            loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s and kind <> 'CELERY' as exhausted,
-           -- A loss is no error of the job's own code: it is retried only where the job names its code.
+           -- A loss is not an error of the job's code. It is retried only if `retry_on` names its code.
            event = 'RETRIED' or (event = 'FAILED' or loss) and retries < max_retries
                and not (loss and on_worker_lost = 'RESUBMIT')
                and case when retry_on is null then not loss
@@ -35,7 +36,7 @@ job_decisions as (
            end as job_state
       from retry_decisions
 ),
-verdicts as (
+ended_attempts as (
     select job_decisions.*,
            case
                when job_state <> 'PENDING' then job_state
@@ -51,7 +52,7 @@ verdicts as (
                 else error
            end as job_error,
            clock_timestamp() as at,
-           -- Never all at one moment: bystanders part from the job that kills their worker (0, 10, 60 s).
+           -- Random delays, so that a job that kills its worker soon runs without other jobs beside it (0, 10, 60 s).
            (1 + random() / 4) * case
                when job_state <> 'PENDING' then 0
                when retried and retry_backoff = 'exponential'
@@ -65,7 +66,7 @@ verdicts as (
 updated_attempts as (
     update jobs_attempt a
        set state = v.attempt_state, finished_at = v.at, error = v.error, ended_by = v.actor, reason = v.reason
-      from verdicts v
+      from ended_attempts v
      where a.id = any(array[v.id])
 ),
 updated_jobs as (
@@ -81,23 +82,24 @@ updated_jobs as (
            available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay) else j.available_at end,
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end
-      from verdicts v
+      from ended_attempts v
      where j.id = any(array[v.job_id])
 ),
 taken_attempts as (
-    -- What its server did not end itself, may still run there: see jobs.models.TakenAttempt.
+    -- Code that its server did not end itself may still run there: see jobs.models.TakenAttempt.
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun)
     select v.id, v.job_id, s.id, v.was = 'RUNNING'
-      from verdicts v
+      from ended_attempts v
       join liveness_server s on s.id = v.server_id
      cross join liveness_clock clock
      where v.actor <> 'server' and v.kind <> 'CELERY' and s.state not in {{STOPPED}} and {{code_stops_at(s)}} > greatest(clock.reading, s.state_changed_observed)
+ returning attempt_id, had_begun
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, server_id, line)
     select v.execution_id, new_event.code, v.step, v.server_id,
            format('%%s: attempt %%s, job %%s: %%s', v.step, v.attempt_state, v.job_state, v.reason)
-      from verdicts v
+      from ended_attempts v
      cross join lateral (
            select case
                when v.job_state = 'PENDING' and v.retried then 'RETRY'
@@ -107,34 +109,43 @@ new_events as (
                when v.job_state = 'FAILED' and v.error ->> 'code' = 'STEP_TIMEOUT' then 'STEP_TIMEOUT'
            end as code) new_event
      where v.execution_id is not null and new_event.code is not null
+     union all
+    select v.execution_id, 'CODE_MAY_RUN', v.step, v.server_id,
+           format('%%s: its code may still run on %%s: what depends on it waits until that has stopped', v.step, s.name)
+      from ended_attempts v
+      join taken_attempts t on t.attempt_id = v.id and t.had_begun
+      join liveness_server s on s.id = v.server_id
+     where v.execution_id is not null and v.job_state <> 'PENDING'
+       and exists (select from jobs_workerjob waiting
+                    where waiting.execution_id = v.execution_id and waiting.state = 'BLOCKED')
 ),
 attempt_tallies as (
     insert into liveness_tally (name, labels, number)
-    select 'attempts', array[attempt_state], count(*) from verdicts group by attempt_state
+    select 'attempts', array[attempt_state], count(*) from ended_attempts group by attempt_state
     union all
     select 'resubmissions', array[case event when 'FAILED' then 'CRASHED' else event end], count(*)
-      from verdicts where attempt_state = 'RESUBMITTED' group by 2
+      from ended_attempts where attempt_state = 'RESUBMITTED' group by 2
     union all
-    select 'quarantined', '{}', count(*) from verdicts
+    select 'quarantined', '{}', count(*) from ended_attempts
      where job_state = 'FAILED' and job_error ->> 'code' in {{QUARANTINED}}
     having count(*) > 0
 )
 
--- step: count_verdicts(verdicts)
--- How many attempts ended how, by server: which they were stands in their rows.
+-- step: count_ended_attempts(ended_attempts)
+-- Count how attempts and jobs ended, by server and reason.
 select v.attempt_state as state, v.job_state, v.server_id::text as server, v.reason, count(*) as jobs, {{ends_to_propagate}},
        (array_agg(v.id))[1:100] as attempts
-  from verdicts v
+  from ended_attempts v
  group by v.attempt_state, v.job_state, v.server_id, v.reason
 
--- step: list_verdicts(verdicts)
--- What became of each attempt and of its job.
+-- step: list_ended_attempts(ended_attempts)
+-- List how each attempt and its job ended.
 select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state, v.job_state, v.reason,
        v.execution_id as execution, v.kind
-  from verdicts v
+  from ended_attempts v
 
 -- step: pending_tag_sets -> tag_sets
--- The sets of required tags that pending jobs have, by namespace: one index probe each, however many jobs wait.
+-- List the namespaces and sets of required tags of pending jobs: one index probe for each, however many jobs wait.
 tag_sets (namespace, required_tags) as (
     (select j.namespace, j.required_tags from jobs_workerjob j
       where j.state = 'PENDING' order by j.namespace, j.required_tags limit 1)
@@ -147,52 +158,62 @@ tag_sets (namespace, required_tags) as (
             order by j.namespace, j.required_tags limit 1) next_set
 )
 
--- step: pending_tag_sets_of_one(one_namespace) -> tag_sets
--- Those of the one namespace in `one_namespace`.
-tag_sets (namespace, required_tags) as (
-    select one_namespace.namespace, first_set.required_tags
-      from one_namespace
-     cross join lateral (
-           select j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and j.namespace = one_namespace.namespace
-            order by j.required_tags limit 1) first_set
+-- step: pending_tag_sets_of(offers, known) -> tag_sets
+-- List the sets of required tags of pending jobs that the workers of `offers` have (namespace, tags). The walk jumps over
+-- all sets with a tag that its worker lacks (`next_tag_set`). So other sets cost nothing, however many wait. It takes the
+-- sets of `known` (tags) for sets of pending jobs and looks only between them, so it reads no dead index entries of them.
+walk (namespace, tags, required_tags) as (
+    select offers.namespace, offers.tags, null::text[] from offers
      union all
-    select tag_sets.namespace, next_set.required_tags
-      from tag_sets
+    select walk.namespace, walk.tags, next_set.required_tags
+      from walk
      cross join lateral (
-           select j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and j.namespace = tag_sets.namespace and j.required_tags > tag_sets.required_tags
-            order by j.required_tags limit 1) next_set
+           select case when walk.required_tags is null then '{}' else {{next_tag_set(walk)}} end as least offset 0) bound
+     cross join lateral (select min(known.tags) as tags from known where known.tags >= bound.least) next_known
+     cross join lateral (
+           select case when bound.least is null then null
+                       when next_known.tags is null then (
+                            select j.required_tags from jobs_workerjob j
+                             where j.state = 'PENDING' and j.namespace = walk.namespace and j.required_tags >= bound.least
+                             order by j.required_tags limit 1)
+                       else coalesce((
+                            select j.required_tags from jobs_workerjob j
+                             where j.state = 'PENDING' and j.namespace = walk.namespace and j.required_tags >= bound.least
+                               and j.required_tags < next_known.tags
+                             order by j.required_tags limit 1), next_known.tags) end as required_tags) next_set
+     where next_set.required_tags is not null
+),
+tag_sets as (
+    select distinct walk.namespace, walk.required_tags from walk where walk.required_tags <@ walk.tags
 )
 
 -- step: tag_sets_without_worker(tag_sets) -> tag_sets_without_worker
--- Those sets of tags that no alive worker of the namespace has. One that is stale, cordoned, draining or full counts, for
--- it may come back; of a cluster in maintenance also one that has ended.
+-- List the sets of tags that no alive worker of the namespace has. A worker that is silent, cordoned, draining or full
+-- counts as alive, because it may take work again. In a cluster in maintenance, workers that have ended count too.
 tag_sets_without_worker as materialized (
     select tag_sets.namespace, tag_sets.required_tags from tag_sets
-     -- What has the empty tag is dispatched by the control plane itself.
+     -- The control plane starts jobs with the empty tag itself.
      where tag_sets.required_tags <> array['']
        and not exists (
            select from liveness_server s
             where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, tag_sets)}})
-       -- What a cluster in maintenance has had is to come back.
+     -- The workers of a cluster in maintenance will come back.
        and not exists (
            select from liveness_clustermaintenance m join liveness_server s using (cluster)
             where s.type = 'WORKER' and {{is_suited(s, tag_sets)}})
 )
 
 -- step: runners_without_worker -> runners_without_worker
--- Of the sets of tags that the runners of what is submitted ask for, those that no worker of the namespace has, nor had
--- within UNMATCHED_AFTER, though workers are there: what waits for them fails for want of one. None in maintenance, nor
--- for so long after it.
+-- List the `runners` (pairs of a namespace and a set of tags) that no worker of the namespace has or had within
+-- UNMATCHED_AFTER. Empty for a namespace without alive workers, and in maintenance and for UNMATCHED_AFTER after it.
 tag_sets (namespace, required_tags) as (
-    select %(namespace)s::text, array(select jsonb_array_elements_text(runner))
+    select runner ->> 0, array(select jsonb_array_elements_text(runner -> 1))
       from jsonb_array_elements(%(runners)s::jsonb) r(runner)
      where %(unmatched_after)s::float8 is not null
 ),
 {{tag_sets_without_worker}},
 runners_without_worker as (
-    select required_tags
+    select namespace, required_tags
       from tag_sets_without_worker wanted
      where exists (
            select from liveness_server s
@@ -208,9 +229,9 @@ runners_without_worker as (
 )
 
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
--- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
--- Judged once per set of tags, of which `scan_limit` jobs are looked at (null: all), and one by one where a job was
--- refused, which few are.
+-- List pending jobs that no alive worker may run: none has their tags, or all workers with these tags refused the job.
+-- Jobs are checked once for each set of tags (at most `scan_limit` of a set; null: all). The few jobs that a worker
+-- refused are checked one by one.
 {{tag_sets_without_worker}},
 unmatched_jobs as (
     select jobs_of_tag_set.*
@@ -220,7 +241,7 @@ unmatched_jobs as (
             where j.state = 'PENDING' and j.namespace = tag_sets_without_worker.namespace
               and j.required_tags = tag_sets_without_worker.required_tags
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
-            -- Along job_to_claim, whatever the statistics say.
+            -- This order makes PostgreSQL use the index job_to_claim, also with poor statistics.
             order by j.priority desc, j.available_at, j.id
             limit %(scan_limit)s) jobs_of_tag_set
      union all
@@ -239,7 +260,7 @@ unmatched_jobs as (
 )
 
 -- step: jobs_to_be_failed(unmatched_jobs) -> to_be_failed
--- Jobs that fail for want of a worker unless one comes, and in how many seconds of observed time.
+-- List jobs that will fail because no worker has their tags, and in how many seconds of observed time.
 to_be_failed as (
     select j.id, j.required_tags as tags,
            greatest(0, {{unmatched_since(j)}} + %(unmatched_after)s::float8 - (select observed_now()),
@@ -249,7 +270,7 @@ to_be_failed as (
 )
 
 -- step: flagged_jobs(unmatched_jobs) -> flagged
--- Jobs that stand still until somebody sees to them, and why.
+-- List jobs that will not move until a person acts, and why.
 flagged as (
     select j.id, j.required_tags as tags,
            case
@@ -268,15 +289,29 @@ flagged as (
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
      where s.worker_task_restart_strategy = 'NEVER' and s.state not in {{ALIVE}} and {{is_lost(s)}}
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+     union all
+    -- Nothing ends these attempts automatically: the recovery of stale rows is switched off, or the strategy is NEVER.
+    -- Attempts of a lost server are not among them.
+    select j.id, '{}'::text[], case a.state when 'CLAIMED' then 'stale_claim' else 'stale_runner' end
+      from liveness_server s
+     cross join liveness_clock clock
+      join jobs_attempt a on a.server_id = s.id and {{is_live(a)}}
+      join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
+     where not {{is_lost(s)}}
+       and (a.state = 'RUNNING' and (not %(fails_stale_running)s or s.worker_task_restart_strategy = 'NEVER')
+            and s.heard_observed - a.alive_observed > %(running_stale_after)s::float8
+            or a.state = 'CLAIMED' and not %(requeues_stale_claimed)s
+            and clock.reading - a.alive_observed > %(claimed_stale_after)s::float8)
+       and (%(only)s::uuid[] is null or j.id = any(%(only)s))
 )
 
 -- step: tags_without_worker(submitted) -> tags_without_worker
--- The sets of tags among what was submitted that need a worker and find none, and the filter that is in the way: of the
--- workers of the namespace that have the tags, that of the one which came furthest. A full worker counts: it will have
--- room.
+-- List the sets of tags among the submitted jobs that need a worker now and find none, and the filter that keeps them
+-- from a worker. If several workers of the namespace have the tags, it is the filter of the one that passes most
+-- filters. A full worker counts as a worker, because it will have room again.
 tags_without_worker as materialized (
     select wanted.namespace, wanted.need, obstacle.filter
-      -- As one array, which PostgreSQL takes for ten: of the lists in JSON it would expect ten thousand.
+      -- An array, because PostgreSQL expects 10 rows from it. From the JSON lists it would expect 10,000.
       from unnest(array(select distinct jsonb_build_array(submitted.namespace, n.need)
                           from submitted cross join jsonb_array_elements(submitted.needs) n(need))) pair
      cross join lateral (select pair ->> 0 as namespace, pair -> 1 as need) wanted
@@ -285,12 +320,12 @@ tags_without_worker as materialized (
      cross join lateral (
            select case
                       when bool_or(s.obstacle is null) filter (where s.has_tags) then 'capacity'
-                      -- It says so itself while it is in maintenance.
+                      -- A server in maintenance has this state itself.
                       when bool_and(s.state = 'MAINTENANCE') filter (where s.has_tags) then 'maintenance'
                       when bool_or(s.has_tags) then ({{liveness.filters}})[
                           max(array_position({{liveness.filters}}, s.obstacle)) filter (where s.has_tags)]
                       when bool_or(s.is_fresh) then 'tags'
-                      else 'freshness'  -- or nobody is there
+                      else 'freshness'  -- also if the namespace has no worker
                   end as filter
              from (select s.state, {{liveness.obstacle_to_work(s)}} as obstacle, {{liveness.is_fresh(s)}} as is_fresh,
                           {{is_suited(s, needed)}} as has_tags

@@ -1,42 +1,81 @@
+-- statement: limit_lock_waits
+-- Let each statement of this transaction wait at most so many milliseconds for a lock, or as long as the session allows
+-- if that is less. Called before `submit_jobs` in the same round trip, for jobs of several clients: one of them must not
+-- hold back the others with a key that it has not committed.
+-- takes: lock_wait int
+-- returns: lock_timeout text
+-- row: LockWait
+select set_config('lock_timeout', case when session.lock_wait between interval '1 microsecond' and wanted.lock_wait
+                                       then current_setting('lock_timeout') else %(lock_wait)s::int::text end, true) as lock_timeout
+  from (select current_setting('lock_timeout')::interval as lock_wait) session,
+       (select make_interval(secs => %(lock_wait)s::int / 1000.0) as lock_wait) wanted
+
 -- statement: submit_jobs
--- Store jobs, by their keys, so that two who hand in the same ones never wait for each other in a ring. One whose key is
--- known is left out: the caller finds the job that has it. One that needs a worker and finds none says what is in the
--- way, for the caller to take all back. What was stored is shown as it is kept; `left_out` is of it what has more bytes
--- of JSON than `largest` (null: nothing). `without_worker` are those of the `runners` that no worker takes. Where it says
--- `only_if_clear`, nothing is stored if anything is in the way: then it is the whole transaction of a job that is alone.
--- takes: jobs jsonb, runners jsonb, owner uuid, namespace text, kind text, staleness_multiplier float8,
---   unmatched_after float8, waiting_limit int, largest int, only_if_clear bool
--- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, action jsonb,
+-- Store the jobs of one or several submitters, in the order of their keys, so that two clients with the same keys cannot
+-- deadlock. A job names its submitter by its place in `owners` and `namespaces` (missing: the first). A job whose key is
+-- known is left out; the caller looks up the job that has it. `missing_worker` is why a job that requires a worker finds
+-- none, and `without_worker` are the `runners` that no worker has: the caller then rolls back. The row shows the job as
+-- it was stored, without fields of more than `largest` bytes of JSON (null: with all), which `left_out` names. With
+-- `only_if_clear` a job is left out if there is an obstacle to it, so a single job needs no transaction around the
+-- statement. An invalid token of its owner is an obstacle then, too.
+-- takes: jobs jsonb, runners jsonb, owners uuid[], namespaces text[], kind text, staleness_multiplier float8,
+--   unmatched_after float8, waiting_limit int, tag_sets_limit int, largest int, only_if_clear bool
+-- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, tag_sets bigint, stored bigint, action jsonb,
 --   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]|null,
 --   without_worker jsonb|null
 -- row: SubmittedJob
+-- counted: stored_limit bigint
 with submitted as materialized (
-    select uuid7() as id, %(namespace)s::text as namespace, r.*
-      from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, key text, fingerprint text, {{job_columns_in_json}})
+    select uuid7() as id, (%(owners)s::uuid[])[coalesce(r.submitter, 1)] as owner,
+           (%(namespaces)s::text[])[coalesce(r.submitter, 1)] as namespace, r.*
+      from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, submitter int, key text, fingerprint text, {{job_columns_in_json}})
 ),
 {{tags_without_worker}},
 {{runners_without_worker}},
+submitters as materialized (
+    select s.number as submitter, s.owner, {{waiting_of_owner(s)}} as waiting, {{waiting_tag_sets(s)}} as tag_sets,
+           (select count(*) from submitted where coalesce(submitted.submitter, 1) = s.number) as jobs,
+           not %(only_if_clear)s or s.owner is null or token_is_good(s.owner) as is_valid
+-- counted:          , {{stored_of_owner(s)}} as stored, (
+-- counted:            select sum({{submitted_bytes(submitted)}}) from submitted where coalesce(submitted.submitter, 1) = s.number) as bytes
+      from unnest(%(owners)s::uuid[]) with ordinality as s(owner, number)
+),
 new_jobs as (
     insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, {{job_columns}})
-    select id, %(owner)s, namespace, %(kind)s, key, decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()),
+    select id, submitted.owner, namespace, %(kind)s, key, decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()),
            (select observed_now()), {{job_values}}
       from submitted
      where not %(only_if_clear)s
-        or not exists (select from tags_without_worker) and not exists (select from runners_without_worker)
-           and coalesce({{waiting_of_owner}} < %(waiting_limit)s, true)
-     order by key, place
+        or not exists (select from tags_without_worker)
+           and not exists (select from runners_without_worker r
+                            where r.namespace = submitted.namespace and r.required_tags <@ submitted.required_tags)
+           and exists (select from submitters s
+                        where s.submitter = coalesce(submitted.submitter, 1) and s.is_valid
+                          and coalesce(s.waiting + s.jobs <= %(waiting_limit)s, true)
+                          and coalesce(s.tag_sets <= %(tag_sets_limit)s, true)
+-- counted:                           and coalesce(s.stored + s.bytes <= %(stored_limit)s::bigint, true)
+                      )
+     order by submitted.owner, key, place
         on conflict (owner_id, key) where key is not null do nothing
- returning id, action, payload, created_at, available_at, good_until
+ returning id, owner_id, action, payload, created_at, available_at, good_until
 )
+-- counted: , byte_changes as (
+-- counted:     select owner_id as owner, {{submitted_bytes(new_jobs)}} as bytes from new_jobs
+-- counted: ),
+-- counted: new_bytes as materialized (select owner, sum(bytes) as bytes from byte_changes group by owner),
+-- counted: {{counted_bytes}}
 select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submitted.action ->> 'type' = 'execution' as is_execution,
-       {{waiting_of_owner}} as waiting,
+       submitters.waiting, submitters.tag_sets,
+       0::bigint
+-- counted:        + submitters.stored + (select n.bytes from new_bytes n where n.owner = submitters.owner)
+       as stored,
        case when too_large.action then jsonb_build_object('type', new_jobs.action -> 'type') else new_jobs.action end as action,
        case when not too_large.payload then new_jobs.payload end as payload,
        new_jobs.created_at, new_jobs.available_at, new_jobs.good_until,
        nullif(array_remove(array[case when too_large.action then 'action' end,
                                  case when too_large.payload then 'payload' end], null), '{}') as left_out,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
-  from new_jobs join submitted using (id)
+  from new_jobs join submitted using (id) join submitters on submitters.submitter = coalesce(submitted.submitter, 1)
  cross join lateral (
        select coalesce(octet_length(new_jobs.action::text) > %(largest)s, false) as action,
               coalesce(octet_length(new_jobs.payload::text) > %(largest)s, false) as payload) too_large

@@ -8,10 +8,10 @@ from jobs_attempt a
        > case a.state when 'CLAIMED' then %(claimed_stale_after)s::float8 else %(running_stale_after)s::float8 end
 
 -- statement: end_overdue_attempts
--- End the attempts whose time is over.
--- Live attempts whose time is over though nobody lost their server; the first cause counts. A threshold that is null
--- is not looked at. An operator's own sweep (by_hand) asks for no strategy.
--- Both rows are locked and judged again: a heartbeat or a completion that came between the search and the write wins.
+-- End live attempts that are past a timeout or stale, though their server is not lost. Called by the sweep, and for an
+-- operator (`by_hand`), which may also end attempts of a server with the strategy NEVER. The first cause counts; a
+-- threshold that is null is not checked. Both rows are locked and checked again, so a heartbeat or a completion that
+-- came between the search and the write wins.
 -- takes: actor text, cancel_timeout float8, timeouts bool, claimed_stale_after float8, by_hand bool,
 --   running_stale_after float8, only uuid[], batch bigint, max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
@@ -33,7 +33,7 @@ with held as materialized (
                %(cancel_timeout)s::float8 as threshold
          where j.cancel_requested_observed + %(cancel_timeout)s::float8 <= clock.reading
         union all
-        -- A quarter of the server's timeout later than the worker itself: a completion may be on its way.
+        -- The worker itself ends its code first. A quarter of its timeout later, because its report may be on the way.
         select 'FAILED', 'STEP_TIMEOUT', format('exceeded its timeout of %%s s', j.timeout_seconds), j.timeout_seconds
          where %(timeouts)s and a.state = 'RUNNING'
            and a.started_observed + j.timeout_seconds + s.timeout / 4 <= clock.reading
@@ -45,8 +45,8 @@ with held as materialized (
         select case when %(by_hand)s then 'ENDED' else 'LOST' end, 'WORKER_CRASHED', 'no sign of life of the code',
                %(running_stale_after)s::float8
          where a.state = 'RUNNING'
-           -- Of a silent server nothing else is heard either, and that is the liveness check's business alone: the code
-           -- is stale when its server was heard since, for so long. By hand is as the operator says.
+           -- A silent server is the business of the liveness check. So the sweep measures the silence of the code only
+           -- up to the last heartbeat of its server. An operator measures it up to now.
            and case when %(by_hand)s then clock.reading else s.heard_observed end - a.alive_observed
                > %(running_stale_after)s::float8
            and (%(by_hand)s or not {{is_lost(s)}} and s.worker_task_restart_strategy <> 'NEVER')
@@ -54,7 +54,7 @@ with held as materialized (
      ) cause
      where {{is_live(a)}}
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
-       -- Of those alone that have a cause: a condition on the job alone would be judged first, of every live one.
+       -- `case` makes PostgreSQL check the cause first: otherwise it would lock the root of every live job.
        and case when cause.event is null then false else {{root_is_locked(j)}} end
      order by j.id
      limit %(batch)s
@@ -62,11 +62,10 @@ with held as materialized (
 ),
 -- due: select job_id as id from held
 {{end_attempts}}
-{{count_verdicts}}
+{{count_ended_attempts}}
 
 -- statement: expire_jobs
--- They are EXPIRED; how many.
--- Pending jobs that were good until a moment that has passed.
+-- Set pending jobs to EXPIRED whose `good_until` has passed, one batch, and count them. Called by the sweep.
 -- takes: only uuid[], batch bigint
 -- returns: state text, jobs bigint, executions uuid[]|null, evaluations uuid[]|null, listed uuid[]
 -- row: ExpiredJobs
@@ -96,14 +95,14 @@ select state, count(*) as jobs, {{ends_to_propagate}}
   from expired_jobs group by state
 
 -- statement: fail_unmatched_jobs
--- Nobody can run them: they fail; how many, by the tags that nobody has.
+-- Set pending jobs to FAILED that no worker may run, one batch, and count them by their tags. Called by the sweep.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, batch bigint
 -- returns: state text, required_tags text[], reason text, jobs bigint, executions uuid[]|null,
 --   evaluations uuid[]|null, listed uuid[]
 -- row: UnmatchedJobs
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
--- Unmatched jobs that waited too long, a batch, locked if they wait still and have not waited anew.
+-- Unmatched jobs that waited too long. They are locked below only if they still wait, without an attempt in between.
 overdue_jobs as materialized (
     select j.id, j.pending_observed
       from unmatched_jobs j
@@ -144,9 +143,9 @@ select state, required_tags, reason, count(*) as jobs, {{ends_to_propagate}}
   from failed_jobs group by state, required_tags, reason
 
 -- statement: list_stale_attempts
--- Live attempts without a sign of life for longer than the thresholds, the most silent first, those after a place in
--- this order (null: from the first). It is the order of their last signs of life, so that a page goes on where the one
--- before ended though time has passed. Nothing is changed.
+-- List live attempts without a sign of life for longer than the thresholds, the most silent first. `after` and `alive`
+-- are the last row of the previous page (null: the first page). The order is that of the last signs of life, so the next
+-- page continues correctly although time has passed. Changes nothing.
 -- takes: claimed_stale_after float8, running_stale_after float8, after uuid, alive float8, limit bigint
 -- returns: id uuid, number int, state text, job uuid, job_name text, server uuid, server_name text,
 --   hostname text|null, pid int|null, silence float8, alive float8, last_sign_at timestamptz
@@ -160,7 +159,7 @@ select a.id, a.number, a.state, j.id as job, coalesce(nullif(j.name, ''), {{acti
  limit %(limit)s
 
 -- statement: count_stale_attempts
--- How many there are, by state; a threshold that is null counts none.
+-- Count live attempts without a sign of life, by state. A threshold that is null counts none.
 -- takes: claimed_stale_after float8, running_stale_after float8
 -- returns: state text, attempts bigint
 select a.state, count(*) as attempts

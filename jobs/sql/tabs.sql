@@ -1,6 +1,6 @@
 -- statement: read_tab_counts
--- What the tabs of the Instance pages tell: of each sort how many rows there are, of these namespaces (null: of all), among
--- the first `counted` that are looked at; `is_full`: there may be more.
+-- Count the rows behind each tab of the console, in these namespaces (null: in all). Only the first `counted` rows of
+-- each sort are read; `is_full` is true if there may be more.
 -- takes: counted bigint, namespaces text[]
 -- returns: sort text, found bigint, is_full bool
 -- row: TabCount
@@ -14,7 +14,7 @@ select 'lost', {{counted_rows(s)}}
 select kind.sort, number.*
   from (values ('waiting', 'PENDING'), ('claimed', 'CLAIMED'), ('running', 'RUNNING')) kind (sort, state)
  cross join lateral (
-       -- A range and this order, which job_by_state alone has: nothing else is to be walked over.
+       -- Only the index job_by_state has this range and order, so PostgreSQL reads nothing else.
        select {{counted_rows(j)}}
          from (select namespace from jobs_workerjob
                 where state between kind.state and kind.state order by state, id limit %(counted)s) j
@@ -36,7 +36,7 @@ select 'maintenances', (select count(*) from liveness_instance where maintenance
 select 'brakes', count(*), false from liveness_brake where released_by is null
 
 -- statement: read_namespaces_of
--- The namespaces of what an address names, of each sort at most one (null: none).
+-- Return the namespaces of the objects that an address names, at most one of each sort (null: none).
 -- takes: server uuid, job uuid, execution uuid, trigger uuid
 -- returns: namespace text
 -- row: NamespaceRow

@@ -1,6 +1,7 @@
 -- statement: release_taken_attempts
--- The next attempt of each of these jobs need not wait longer.
--- Attempts that were taken from a server which cannot run them any more, or was told for long enough.
+-- Release attempts that were taken from a server, so that the next attempts of their jobs can begin. Called by the
+-- liveness check. An attempt is released if its code cannot run any more, or if its server was asked to stop it for
+-- `cancel_timeout` seconds.
 -- takes: cancel_timeout float8, only bigint[]
 -- returns: attempt uuid, job uuid, server uuid, name text, disobeys bool
 -- row: ReleasedAttempt
@@ -26,8 +27,8 @@ new_events as (
     insert into liveness_serverevent (
         subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
     select distinct 'server', server_id::text, name, server_id, name, state, state, 'does_not_stop', 'liveness',
-           format('told for %%s s that attempt %%s is not its own, it has not said that it stopped it: '
-                  'the job goes on elsewhere', %(cancel_timeout)s::float8, attempt_id)
+           format('asked for %%s s to stop attempt %%s, it did not confirm that: the job continues elsewhere',
+                  %(cancel_timeout)s::float8, attempt_id)
       from attempts_to_release where disobeys
 )
 select attempt_id as attempt, job_id as job, server_id as server, name, disobeys from attempts_to_release

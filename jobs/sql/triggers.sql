@@ -1,5 +1,6 @@
 -- statement: find_due_triggers
--- Triggers whose slot has come, and whether an evaluation is in flight.
+-- Lock a batch of triggers whose next slot is due, for `evaluate_due_triggers`. Triggers that another scheduler has
+-- locked are skipped. `in_flight` is true if an evaluation of the trigger has not ended yet.
 -- takes: seen uuid[], batch bigint
 -- returns: id uuid, now timestamptz, in_flight bool
 -- row: DueTrigger

@@ -1,4 +1,4 @@
-"""The verdict on servers and work. Its sentences: clauses; what they are about: servers, work."""
+"""The verdict on servers and work. `clauses` are its sentences, `servers`, `work` and `snapshots` find the concerns."""
 
 from jobs.verdict.verdict import Verdict, build_verdict
 

@@ -1,4 +1,4 @@
-"""Clauses in parts, of which a page makes links and running times and the API a text; and the concerns of clauses."""
+"""Clauses and concerns. A clause has parts: a page makes links and running times of them, the API a text."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,13 +15,13 @@ class NamedServer(NamedTuple):
 
 
 class Elapsed(NamedTuple):
-    """Seconds that have passed."""
+    """Seconds that have passed since something happened."""
 
     seconds: float
 
 
 class Remaining(NamedTuple):
-    """Seconds to go."""
+    """Seconds until something happens."""
 
     seconds: float
 
@@ -31,11 +31,13 @@ class Moment(NamedTuple):
 
 
 class SomeJobs(NamedTuple):
-    """Words for jobs that a list shows, and what it is filtered by."""
+    """Words for jobs, with the filter of the list that shows them, or with the id of a single job."""
 
     words: str
     query: tuple[tuple[str, str], ...] = ()
     page: str = "jobs"
+    only: str | None = None
+    """Id of the job, if the words stand for one job."""
 
 
 Part = str | NamedServer | Elapsed | Remaining | Moment | SomeJobs
@@ -45,7 +47,7 @@ BAD, WORRY, NOTE = "bad", "worry", "note"
 
 @dataclass(frozen=True)
 class Concern:
-    """Something that is not as on a quiet day. What is intended, or only worth knowing, has the tone `note`."""
+    """A state that is not normal. It has the tone `note` if it is intended or only good to know."""
 
     kind: str
     tone: str
@@ -53,7 +55,7 @@ class Concern:
     jobs: int | None = None
     servers: int | None = None
     seconds: float | None = None
-    """To what happens next."""
+    """Seconds until the next change."""
 
     @property
     def text(self) -> str:
@@ -61,7 +63,7 @@ class Concern:
 
 
 def format_plain(parts: Clause) -> str:
-    """A clause as a text."""
+    """Return a clause as text."""
     return "".join(format_part(part) for part in parts)
 
 
@@ -88,9 +90,9 @@ def count_jobs(count: int) -> str:
 
 
 def count_up_to_limit(jobs: int) -> str:
-    """A number of jobs; of so many no more were counted."""
+    """Return a number of jobs in words, with a + if they were not counted any further."""
     return f"{jobs:,}+ jobs" if jobs >= instance.COUNT_LIMIT else count_jobs(jobs)
 
 
 SHOWN_OF_A_KIND = 3
-"""Of more it is said how many there are."""
+"""Concerns of one kind that are shown by themselves. If there are more, their number is shown."""

@@ -1,9 +1,11 @@
-"""What is wrong with servers, and when what happens to them and to their jobs."""
+"""Concerns about servers: what is wrong, and when something happens to them and their jobs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from controlplane.core.durations import describe_duration
+from jobs.states import JobState
 from jobs.verdict.clauses import (
     BAD,
     NOTE,
@@ -14,6 +16,7 @@ from jobs.verdict.clauses import (
     Elapsed,
     NamedServer,
     Remaining,
+    SomeJobs,
     count_jobs,
     count_of,
 )
@@ -24,7 +27,7 @@ from liveness.states import ServerState, ServerType
 
 
 def server_concerns(by_type: list[dict[str, Any]], servers: Iterable[TimedServer]) -> Iterable[Concern]:
-    """Servers that need attention, by what is wrong with them: a few by name, of more how many."""
+    """Yield the servers that need attention, by kind of problem: a few by name, otherwise their number."""
     kinds: dict[str, list[TimedServer]] = {"silent": [], "lost": [], "ending": []}
     for server in servers:
         if server.needs_attention:
@@ -58,7 +61,7 @@ def next_change(server: TimedServer) -> float | None:
 
 
 def describe_concern(server: TimedServer) -> Clause:
-    """What is wrong with a server that needs attention."""
+    """Return what is wrong with a server that needs attention."""
     name = NamedServer(server.pk, server.name)
     if server.state in states.ALIVE:
         then = (
@@ -78,27 +81,27 @@ def describe_concern(server: TimedServer) -> Clause:
 
 
 def describe_loss(server: TimedServer) -> Clause:
-    """When a silent server is DISCONNECTED: never a time that nobody keeps."""
+    """Return when a silent server is marked DISCONNECTED. It is never a time that cannot be kept."""
     expected = expected_loss(server)
     match expected.by:
         case "nobody":
-            return ("not DISCONNECTED, for liveness checks are switched off",)
+            return ("not DISCONNECTED, because liveness checks are switched off",)
         case "check_to_come":
-            return ("DISCONNECTED once liveness checks run again",)
+            return ("DISCONNECTED when liveness checks run again",)
         case "brake" if expected.seconds is not None and expected.seconds > 0:
-            return ("held by the brake, which lets the first go in ", Remaining(expected.seconds))
+            return ("held by the brake, which releases the first in ", Remaining(expected.seconds))
         case "brake":
-            return ("held by the brake, which lets some go at each check",)
+            return ("held by the brake, which releases some at each check",)
         case "next_check":
             return ("DISCONNECTED at the next liveness check",)
-    assert expected.seconds is not None  # noqa: S101 - of all others it is known
-    # Who is to notice is the silent one itself.
+    assert expected.seconds is not None  # noqa: S101 - all other kinds have a time
+    # The silent server is the executor that would notice this.
     otherwise = " if another executor runs" if server.type == ServerType.EXECUTOR and server.own else ""
     return ("DISCONNECTED in ", Remaining(expected.seconds), otherwise)
 
 
 def describe_fate_of_jobs(server: TimedServer, *, one: bool = False) -> str:
-    """What then becomes of the running jobs, or of the one job, of a server that is lost."""
+    """Return a sentence about the running jobs of a server once it is lost. With `one`, it is about one job."""
     s = "s" if one else ""
     if server.grace is None:
         return f"then stay{s} with it (restart strategy NEVER)"
@@ -107,8 +110,37 @@ def describe_fate_of_jobs(server: TimedServer, *, one: bool = False) -> str:
     return f"then wait{s} {describe_duration(server.grace)} for its grace period"
 
 
+def missing_worker_concerns(
+    figures: Mapping[str, Any], by_type: list[dict[str, Any]], *, includes_jobs: bool
+) -> Iterable[Concern]:
+    """Yield a concern if no worker is left, or no server at all. A worker that is silent or lost is another concern."""
+    last = figures["incidents"]["last_worker"]
+    waiting = figures["counts"].get(JobState.PENDING, 0) if includes_jobs else 0
+    if any(row["type"] == ServerType.WORKER for row in by_type):
+        return
+    jobs = waiting or None
+    before: Clause = ()
+    if waiting:
+        words = SomeJobs(f"{count_jobs(waiting)} {'waits' if waiting == 1 else 'wait'}", (("state", "PENDING"),))
+        before = (words, " and there is no worker")
+    if last is not None:
+        seconds = figures["now"].timestamp() - last["at"]
+        name = NamedServer(UUID(last["id"]), last["name"])
+        end = " was lost " if last["is_lost"] else " ended "
+        left: Clause = (": ",) if waiting else ("No worker is left: ",)
+        parts = (*before, *left, name, ", the last one,", end, Elapsed(seconds), " ago")
+        tone = NOTE if figures["in_maintenance"] else BAD if last["is_lost"] or waiting else WORRY
+        yield Concern("no_worker", tone, parts, jobs=jobs, seconds=-seconds)
+    elif waiting:
+        yield Concern("no_worker", NOTE if figures["in_maintenance"] else BAD, before, jobs=jobs)
+    elif by_type:
+        yield Concern("no_worker", NOTE, ("There is no worker yet",))
+    else:
+        yield Concern("no_server", WORRY, ("No server is running: all have ended",))
+
+
 def intended_concerns(by_type: list[dict[str, Any]]) -> Iterable[Concern]:
-    """What operators do is told, and is no cause for alarm."""
+    """Yield notes on what operators do on purpose. They are no cause for alarm."""
     for kind, words in (("cordoned", "cordoned"), ("draining", "draining")):
         if number := sum(row[kind] for row in by_type):
             yield Concern(kind, NOTE, (f"{count_of(number, 'server')} {words}",), servers=number)

@@ -1,8 +1,9 @@
-"""Who may make which call; the bases of all views of the API."""
+"""Base classes of all API views. They check which caller may make which call."""
 
 from typing import Any
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import APIException
@@ -10,18 +11,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import OwnSettings
+from controlplane.core.json_bodies import ResultParser
 from controlplane.core.problems import Problem
 from controlplane.core.rest import StrictSerializer, TextField, validate_body
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongNamespace, WrongRole
 from liveness.models import DEFAULT_NAMESPACE, Role
-from liveness.selectors.namespaces import reaches_instance, rows_within
+from liveness.selectors.namespaces import NO_NAMESPACE, reaches_instance, rows_within
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
 
 def request_credential(request: Request) -> Credential:
-    """The token a request came with. Raises TokenMissing."""
+    """Return the credential of a request. Raise TokenMissing if it has none."""
     if not isinstance(request.auth, Credential):
         raise TokenMissing
     return request.auth
@@ -33,13 +35,16 @@ GUARDED = {
     "execution": ("jobs.models.Execution", "jobs.errors.ExecutionUnknown"),
     "trigger": ("jobs.models.Trigger", "jobs.errors.TriggerUnknown"),
 }
-"""What is of a namespace, as addresses name it. By name: some are of the floor above."""
+"""Model and error of each object in a URL that belongs to a namespace. They are import paths, because this app must not
+import jobs."""
 
 
 class NamespaceQuery(StrictSerializer):
-    """In the query of a call that makes something."""
+    """Query of a call that creates something."""
 
-    namespace = TextField(required=False, max_length=90, help_text="Of what is made; for who reaches several.")
+    namespace = TextField(
+        required=False, max_length=90, help_text="Namespace of the new object, for callers with access to several."
+    )
 
     @classmethod
     def read(cls, named: str) -> str:
@@ -48,11 +53,14 @@ class NamespaceQuery(StrictSerializer):
 
 
 UNREADABLE = (400, 413, 415)
-"""Statuses that blame the body."""
+"""Statuses of errors in the body."""
 
 
 class ApiCall(OwnSettings):
-    """A call by whoever has a token, or a session of staff. By name: sessions are of the floor above."""
+    """Call with a token or with a session of staff.
+
+    The authenticators are import paths, because this app must not import jobs.
+    """
 
     authenticators = ("liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession")
 
@@ -61,11 +69,15 @@ class ApiCall(OwnSettings):
 
 
 class TokenFirst(ApiCall):
-    """A call whose token is judged in its own statement, so after its body was read; but who sends a bad body with a
-    bad token hears of the token."""
+    """Call whose own statement checks the token, after the body was read.
+
+    If body and token are both bad, the response is about the token.
+    """
+
+    parser_classes = [ResultParser]
 
     def judge_token(self, request: Request) -> None:
-        """Raises a Problem when the token is not good for this call."""
+        """Raise a Problem if the token is not valid for this call."""
         raise NotImplementedError
 
     def handle_exception(self, exc: Exception) -> Response:
@@ -78,19 +90,19 @@ class TokenFirst(ApiCall):
 
 
 class ServerCall(TokenFirst):
-    """A call that only the server in its address may make, with its server token: checked without a query."""
+    """Call that only the server in its URL may make. Its server token is checked without a query."""
 
     group = "Workers and other servers"
     server_token: ServerToken
 
     def describe_callers(self, method: str) -> str:
-        return "the server in the address, with the token that its registration answered with"
+        return "the server in the URL, with the token that its registration returned"
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
         text = request_credential(request).text
         if not text.startswith(tokens.SERVER_PREFIX):
-            raise NotYourServer("This call needs the server token that the registration answered with.")
+            raise NotYourServer("The call needs the server token that the registration returned.")
         self.server_token = tokens.read_server_token(text)
         if self.server_token.server != kwargs["server"]:
             raise NotYourServer
@@ -99,59 +111,75 @@ class ServerCall(TokenFirst):
         tokens.refuse_revoked(self.server_token)
 
 
-STAFF = "; staff who are signed in count as a viewer, with the permissions of all actions as an operator"
+STAFF = "; signed-in staff count as viewers, or as operators if they have the permissions of all actions"
 
 
 class RoleCall(ApiCall):
-    """A call for API tokens of some roles. A view says which: `roles = {"POST": {Role.CLIENT}}`."""
+    """Call for API tokens of some roles. A view sets them: `roles = {"POST": {Role.CLIENT}}`."""
 
     roles: dict[str, set[Role]] = {}
     is_about_instance = False
-    """It is about no namespace, but about the whole control plane: for those who reach the namespace `default`."""
+    """True if the call is about the whole control plane. Its callers need access to the namespace `default`."""
     namespaces: frozenset[str] | None
-    """Those that this call is about. None: all."""
+    """Namespaces that this call is about; None means all."""
     namespace: str
-    """Of what this call makes."""
+    """Namespace of objects that this call creates."""
 
     def describe_callers(self, method: str) -> str:
         roles = sorted(self.roles.get(method, ()))
         return f"a token of the role {' or '.join(roles)}{STAFF if {Role.VIEWER, Role.OPERATOR} & set(roles) else ''}"
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
         allowed = self.roles.get("GET" if request.method == "HEAD" else request.method or "")
         if allowed is None:
-            return  # no such method: Django REST Framework answers 405
+            return  # no such method: Django REST Framework responds with 405
         credential = request_credential(request)
         self.token = credential.api_token
         if self.token.role not in allowed:
             names = ", ".join(sorted(allowed))
-            raise WrongRole(f"This needs a token of role {names}; this one is of role {self.token.role}.")
+            raise WrongRole(f"The call needs a token of the role {names}; this one has the role {self.token.role}.")
         self.choose_namespaces(credential, request.query_params.get("namespace"))
         self.refuse_hidden(kwargs)
 
     def choose_namespaces(self, credential: Credential, named: str | None) -> None:
-        """Raises WrongNamespace where the caller names one that he does not reach, or calls about all of them."""
+        """Set the namespaces of the call. Raise WrongNamespace if the caller lacks access.
+
+        `named` is the namespace in the query, if there is one.
+        """
         reached = credential.namespaces
+        if reached is not None and not reached:
+            raise WrongNamespace(NO_NAMESPACE)
         if self.is_about_instance and not reaches_instance(reached):
-            raise WrongNamespace(f"What is about the whole control plane needs a token of {DEFAULT_NAMESPACE}.")
+            raise WrongNamespace(
+                f"The call is about the whole control plane and needs a token of the namespace {DEFAULT_NAMESPACE}."
+            )
         if named is not None:
             named = NamespaceQuery.read(named)
             if reached is not None and named not in reached:
-                raise WrongNamespace(f"This caller reaches the namespace {' and '.join(sorted(reached))} only.")
+                raise WrongNamespace(
+                    f"The caller has no access to the namespace {named}, only to {' and '.join(sorted(reached))}."
+                )
             reached = frozenset({named})
         self.namespaces, self.namespace = reached, named or credential.namespace
 
     def refuse_hidden(self, named: dict[str, Any]) -> None:
-        """Raises what says that it is not there, where the address names what is of another namespace. A client's calls
-        reach its own alone."""
-        if self.namespaces is None or self.token.role == Role.CLIENT:
+        """Raise a 404 if an object in the URL does not exist, or is in a namespace without access.
+
+        Both get the same response before the body is read. Otherwise callers could find out which ids exist in other
+        namespaces. Calls of a client are limited to its own jobs and executions anyway.
+        """
+        if self.token.role == Role.CLIENT:
             return
         for word in GUARDED.keys() & named.keys():
             model, unknown = map(import_string, GUARDED[word])
-            if model.objects.filter(pk=named[word]).exclude(namespace__in=self.namespaces).exists():
+            if not self.is_there(model, named[word]):
                 raise unknown
 
+    def is_there(self, model: type[Model], id: UUID) -> bool:
+        """Return True if a row with this id exists in the caller's namespaces."""
+        return self.within_namespaces(model._default_manager.filter(pk=id)).exists()
+
     def within_namespaces(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Of these rows those that the caller reaches."""
+        """Filter rows by the caller's namespaces."""
         return rows_within(self.namespaces, rows)

@@ -1,8 +1,9 @@
-"""The calls about servers."""
+"""API calls about servers."""
 
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Model
 from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -42,27 +43,31 @@ class ServerView(RoleCall):
 
     @extend_schema(responses=ServerDetail)
     def get(self, request: Request, server: UUID) -> Response:
-        """One server as it is now."""
+        """Return one server."""
         row = servers_with_attempts().filter(pk=server).first()
         if row is None:
-            raise Http404("No server has this id.")
+            raise Http404("The server does not exist.")
         return Response(represent(ServerDetail, row))
 
 
-class ServerEvents(RoleCall):
+class ServerEventsView(RoleCall):
     """`GET /servers/{id}/events`."""
 
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
     @extend_schema(parameters=[EventFilter], responses=EventList)
     def get(self, request: Request, server: UUID) -> Response:
-        """The transitions of a server and what was done to it, oldest first, a page at a time; they outlive it."""
+        """Return the transitions of a server and the actions on it, oldest first, in pages. They outlive the server."""
         query = EventFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(EventList, query.page(events_of_server(server))))
+        return Response(paged(EventList, query.page(events_of_server(server, self.namespaces))))
+
+    def is_there(self, model: type[Model], id: UUID) -> bool:
+        """Return True also for a deleted server, if the caller may see its events."""
+        return super().is_there(model, id) or events_of_server(id, self.namespaces).exists()
 
 
-class Events(RoleCall):
+class EventsView(RoleCall):
     """`GET /events`."""
 
     is_about_instance = True
@@ -71,8 +76,10 @@ class Events(RoleCall):
 
     @extend_schema(parameters=[EventLogFilter], responses=EventLog)
     def get(self, request: Request) -> Response:
-        """What happened to everything and was done to it, oldest first; with `Accept: application/x-ndjson` an event in
-        each line. What a transaction that still runs has yet to add comes before what is held back for it."""
+        """Return the events of all subjects, oldest first. With `Accept: application/x-ndjson` each line is an event.
+
+        Events are held back while an open transaction may still add earlier ones, so that a reader misses none.
+        """
         query = EventLogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         rows = complete_events(**query.validated_data)
@@ -81,14 +88,15 @@ class Events(RoleCall):
 
 
 class OperatorCall(RoleCall):
-    """What only an operator may do; events name him by his token."""
+    """Call of an operator. Its events have the name of the token as actor."""
 
     roles = {"POST": {Role.OPERATOR}}
 
     def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
         body = serializer_class(data=request.data)
         body.is_valid(raise_exception=True)
-        return body.validated_data
+        fields: dict[str, Any] = body.validated_data
+        return fields
 
     @property
     def actor(self) -> str:
@@ -96,39 +104,39 @@ class OperatorCall(RoleCall):
 
 
 class ServerAction(OperatorCall):
-    """An action on one server: the server as it is then."""
+    """Action on one server. The response is the server after it."""
 
     def state_response(self, server: UUID) -> Response:
         return Response(represent(ServerDetail, servers_with_attempts().get(pk=server)))
 
 
-class Cordon(ServerAction):
+class CordonView(ServerAction):
     """`POST /servers/{id}/cordon`."""
 
     @extend_schema(request=CordonRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
-        """Give a server no new work; what it holds goes on."""
+        """Give a server no new work. Its present work continues."""
         body = self.validated_body(request, CordonRequest)
         operations.cordon_server(server, self.actor, body["note"], body.get("duration_seconds"))
         return self.state_response(server)
 
 
-class Uncordon(ServerAction):
+class UncordonView(ServerAction):
     """`POST /servers/{id}/uncordon`."""
 
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
-        """Give a server work again, whoever cordoned it."""
+        """Give a server work again, even if it cordoned itself."""
         operations.uncordon_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
         return self.state_response(server)
 
 
-class Drain(ServerAction):
+class DrainView(ServerAction):
     """`POST /servers/{id}/drain`."""
 
     @extend_schema(request=DrainRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
-        """Give a server no new work, and until the deadline to finish what it holds; then it gives back the rest."""
+        """Give a server no new work, and time to finish its attempts. After the deadline it gives the rest back."""
         body = self.validated_body(request, DrainRequest)
         operations.drain_server(
             server, self.actor, body["note"], body.get("deadline_seconds"), body.get("duration_seconds")
@@ -136,22 +144,22 @@ class Drain(ServerAction):
         return self.state_response(server)
 
 
-class Undrain(ServerAction):
+class UndrainView(ServerAction):
     """`POST /servers/{id}/undrain`."""
 
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
-        """Give a server work again: its drain and its cordon are lifted."""
+        """Lift the drain and the cordon of a server, so that it gets work again."""
         operations.undrain_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
         return self.state_response(server)
 
 
-class Disconnect(ServerAction):
+class DisconnectView(ServerAction):
     """`POST /servers/{id}/disconnect`."""
 
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
-        """Count a server as lost; its running jobs move no sooner than it must have stopped them itself."""
+        """Disconnect a server. Its running jobs run elsewhere only after its fence, when it has stopped them."""
         operations.disconnect_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
         return self.state_response(server)
 
@@ -160,42 +168,43 @@ class MaintenanceCall(OperatorCall):
     is_about_instance = True
 
     def state_response(self, cluster: str) -> Response:
-        """What maintenance of that scope is in force now."""
+        """Return the maintenance of this scope that is in force now."""
         in_force = (row for row in list_maintenances() if row["cluster"] == (cluster or None))
         return Response(represent(MaintenanceAnswer, {"maintenance": next(in_force, None)}))
 
 
-class EnterMaintenance(MaintenanceCall):
+class EnterMaintenanceView(MaintenanceCall):
     """`POST /maintenance/enter`."""
 
     @extend_schema(request=EnterRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
-        """Give nobody new work, or nobody of a cluster; running work finishes, submissions queue."""
+        """Give no server (of the cluster) new work. Running work finishes, and submissions wait."""
         body = self.validated_body(request, EnterRequest)
         cluster = body.get("cluster", "")
         maintenance.enter_maintenance(self.actor, body["note"], body.get("duration_seconds"), cluster)
         return self.state_response(cluster)
 
 
-class ExitMaintenance(MaintenanceCall):
+class ExitMaintenanceView(MaintenanceCall):
     """`POST /maintenance/exit`."""
 
     @extend_schema(request=MaintenanceRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
-        """Give out work again."""
+        """End maintenance, so that servers get work again."""
         body = self.validated_body(request, MaintenanceRequest)
         cluster = body.get("cluster", "")
         maintenance.exit_maintenance(self.actor, body["note"], cluster)
         return self.state_response(cluster)
 
 
-class ReleaseBrake(OperatorCall):
+class ReleaseBrakeView(OperatorCall):
     """`POST /brake/release`."""
 
     is_about_instance = True
 
     @extend_schema(request=ReleaseRequest, responses=ReleaseAnswer)
     def post(self, request: Request) -> Response:
-        """Let the silent servers that the brake holds be disconnected."""
+        """Release brakes, so that the silent servers they hold are disconnected."""
         body = self.validated_body(request, ReleaseRequest)
-        return Response({"released": maintenance.release_brake(self.actor, body["reason"], cluster=body["cluster"])})
+        reason = body.pop("reason")
+        return Response({"released": maintenance.release_brake(self.actor, reason, **body)})

@@ -1,4 +1,4 @@
-"""What the commands of an operator share: who he is, which server he means, and how a refusal is said."""
+"""Base classes of operators' commands: the operator's name, the server argument, and the printing of refusals."""
 
 import getpass
 import os
@@ -11,15 +11,15 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from controlplane.agent.clean_text import NOT_CLEAN, is_clean
+from controlplane.core.bounds import NOTE_LENGTH
 from controlplane.core.durations import parse_duration
 from controlplane.core.problems import Problem
-from controlplane.core.rest import NOTE_LENGTH
 from liveness.models import Server
 from liveness.services.action_events import format_actor
 
 
 class OperatorCommand(BaseCommand):
-    """A command that acts as `operator:` and the user of the operating system, with a note."""
+    """Command with a note. It acts as `operator:NAME`, with the name of the user of the operating system."""
 
     note_options = ["--note"]
 
@@ -29,7 +29,7 @@ class OperatorCommand(BaseCommand):
             dest="note",
             type=note_argument,
             default="",
-            help="reason, recorded with your name and the time",
+            help="reason; it is recorded with your name and the time",
         )
 
     @property
@@ -41,7 +41,7 @@ class OperatorCommand(BaseCommand):
 
     @contextmanager
     def refusals_as_errors(self) -> Iterator[None]:
-        """What is refused is said as the API says it."""
+        """Turn a Problem into a CommandError with the same text as in the API."""
         try:
             yield
         except Problem as problem:
@@ -49,13 +49,13 @@ class OperatorCommand(BaseCommand):
 
 
 class ServerCommand(OperatorCommand):
-    """A command on one server, by its id or by the name that it alone has among those alive."""
+    """Command on one server, named by its id or by its name if no other alive server has this name."""
 
     done = ""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("server", help="its id, or its name if no other server alive has it")
+        parser.add_argument("server", help="id of the server, or its name if no other alive server has this name")
 
     def handle(self, *, server: str, note: str, **options: Any) -> None:
         target = self.find_server(server)
@@ -73,49 +73,49 @@ class ServerCommand(OperatorCommand):
         except ValueError:
             servers = list(Server.objects.alive().filter(name=id_or_name).order_by("pk"))
         if not servers:
-            raise CommandError(f"No server has the id {id_or_name}, and no server alive has that name.")
+            raise CommandError(f"No server has the id {id_or_name}, and no alive server has this name.")
         if len(servers) > 1:
             ids = ", ".join(str(one.pk) for one in servers)
             raise CommandError(
-                f"{len(servers)} servers that are alive have the name {id_or_name}; say which by its id: {ids}."
+                f"{len(servers)} alive servers have the name {id_or_name}. Give the id of one of them: {ids}."
             )
         return servers[0]
 
 
 def note_argument(text: str) -> str:
-    """For argparse: why somebody does it."""
+    """Check a note for argparse."""
     if len(text) > NOTE_LENGTH:
-        raise ArgumentTypeError(f"a note has {NOTE_LENGTH} characters at most")
+        raise ArgumentTypeError(f"the note has {len(text)} characters, but may have at most {NOTE_LENGTH}")
     return one_line(text)
 
 
 def one_line(text: str) -> str:
-    """For argparse: a name."""
+    """Check for argparse that a text has no control characters."""
     if not is_clean(text):
         raise ArgumentTypeError(NOT_CLEAN)
     return text
 
 
 def name_argument(text: str) -> str:
-    """For argparse: the name of a cluster or of a namespace, as a field of the API takes it."""
+    """Check the name of a cluster or namespace for argparse, by the same rules as the API."""
     if not text.strip():
-        raise ArgumentTypeError("it may not be blank")
+        raise ArgumentTypeError("the name must not be blank")
     return one_line(text).strip()
 
 
 def add_duration(parser: CommandParser) -> None:
-    """`--for`: how long a cordon or a drain lasts."""
+    """Add the option `--for`: the duration of a cordon or a drain."""
     parser.add_argument(
-        "--for", dest="duration", type=duration_argument, metavar="2h", help="then it gets work again by itself"
+        "--for", dest="duration", type=duration_argument, metavar="2h", help="time after which it gets work again"
     )
 
 
 def duration_argument(text: str) -> float:
-    """For argparse: 45s, 5m, 24h."""
+    """Parse a duration like 45s, 5m or 24h for argparse."""
     try:
         value = parse_duration(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
     if value is None:
-        raise ArgumentTypeError("a duration is needed here, not none")
+        raise ArgumentTypeError("a duration is needed, like 5m; none is not allowed here")
     return value

@@ -2,22 +2,18 @@
 
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [
         ('liveness', '0005_tally'),
     ]
 
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name='serverevent',
             index=models.Index(fields=['at'], name='serverevent_by_time'),
         ),
-        BuildIndex(
+        migrations.AddIndex(
             model_name='serverevent',
             index=models.Index(fields=['server_name'], name='serverevent_by_name'),
         ),

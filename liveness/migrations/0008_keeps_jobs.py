@@ -3,19 +3,14 @@
 import liveness.states
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-
-    atomic = False
-
     dependencies = [
         ('liveness', '0007_timetable'),
     ]
 
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name='server',
             index=models.Index(condition=models.Q(('worker_task_restart_strategy', liveness.states.RestartStrategy['NEVER']), models.Q(('state__in', [liveness.states.ServerState['CREATED'], liveness.states.ServerState['MAINTENANCE'], liveness.states.ServerState['RUNNING']]), _negated=True)), fields=['id'], name='server_keeps_jobs'),
         ),

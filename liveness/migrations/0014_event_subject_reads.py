@@ -2,18 +2,14 @@
 
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [
         ('liveness', '0013_event_subjects'),
     ]
 
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name='serverevent',
             index=models.Index(condition=models.Q(('subject_type', 'server'), _negated=True), fields=['subject_type', 'subject_id', 'id'], name='serverevent_of_subject'),
         ),

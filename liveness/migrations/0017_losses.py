@@ -2,15 +2,11 @@
 
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [("liveness", "0016_token_is_good")]
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name="serverevent",
             index=models.Index(
                 fields=["at"],

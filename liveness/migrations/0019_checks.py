@@ -3,17 +3,14 @@
 from django.db import migrations, models
 from django.db.models import Q
 
-from controlplane.core.model_fields import BuildIndex
 from liveness import states
 from liveness.states import ServerType
 
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [("liveness", "0018_namespaces")]
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name="server",
             index=models.Index(
                 fields=["id"],
@@ -21,7 +18,7 @@ class Migration(migrations.Migration):
                 condition=~Q(state__in=sorted(states.ALIVE)) | Q(drain_until_observed__isnull=False),
             ),
         ),
-        BuildIndex(
+        migrations.AddIndex(
             model_name="server",
             index=models.Index(fields=["token"], name="server_is_no_worker", condition=~Q(type=ServerType.WORKER)),
         ),

@@ -3,15 +3,11 @@
 from django.db import migrations, models
 from django.db.models import Q
 
-from controlplane.core.model_fields import BuildIndex
-
 
 class Migration(migrations.Migration):
-    atomic = False
-
     dependencies = [("liveness", "0022_cordon_until")]
     operations = [
-        BuildIndex(
+        migrations.AddIndex(
             model_name="server",
             index=models.Index(
                 fields=["cordon_until"], name="server_cordon_ends", condition=Q(cordon_until__isnull=False)

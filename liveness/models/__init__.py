@@ -1,19 +1,32 @@
-"""Servers, their heartbeats and events, and the tokens that API calls carry."""
+"""Models of servers, their heartbeats and events, and API tokens."""
 
-from liveness.models.access import DEFAULT_NAMESPACE, OF_NAMESPACE, OWN_DIGEST, PROJECT_DIGEST, ApiToken, Role, SignIn
+from liveness.models.access import (
+    ALL_NAMESPACES,
+    DEFAULT_NAMESPACE,
+    OF_NAMESPACE,
+    OWN_DIGEST,
+    PROJECT_DIGEST,
+    ApiToken,
+    Role,
+    SignIn,
+)
 from liveness.models.instance import Brake, Clock, ClusterMaintenance, Instance, Timetable
-from liveness.models.records import Heartbeat, LeftOut, ServerEvent, Tally
+from liveness.models.records import AttemptHeartbeat, Heartbeat, LeftOut, ServerEvent, Tally
 from liveness.models.servers import Server, ServerQuerySet
+from liveness.models.timelines import DatabaseTimeline, UnheardServer
 
 __all__ = [
+    "ALL_NAMESPACES",
     "DEFAULT_NAMESPACE",
     "OF_NAMESPACE",
     "OWN_DIGEST",
     "PROJECT_DIGEST",
     "ApiToken",
+    "AttemptHeartbeat",
     "Brake",
     "Clock",
     "ClusterMaintenance",
+    "DatabaseTimeline",
     "Heartbeat",
     "Instance",
     "LeftOut",
@@ -24,4 +37,5 @@ __all__ = [
     "SignIn",
     "Tally",
     "Timetable",
+    "UnheardServer",
 ]

@@ -1,4 +1,4 @@
-"""Who may call: API tokens, and tries to sign in."""
+"""API tokens, and counts of sign-in attempts."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -11,7 +11,7 @@ from controlplane.core.model_fields import (
 
 
 class Role(models.TextChoices):
-    """What an API token may be used for."""
+    """Role of an API token."""
 
     WORKER = "worker"
     CLIENT = "client"
@@ -20,34 +20,36 @@ class Role(models.TextChoices):
 
 
 DEFAULT_NAMESPACE = "default"
-"""Where everything is of which nobody says anything else."""
+"""Namespace of all objects whose creator names no other."""
 
 OF_NAMESPACE = "namespace:"
-"""Before its name: the codename of the permission that has somebody reach it, and no other that he has none for."""
+"""Prefix of the codenames of permissions for one namespace."""
+ALL_NAMESPACES = "view_all_namespaces"
+"""Codename of the permission for all namespaces."""
 
-# No SHA-256, so there is no text that these tokens would let in; and unique, so that each is made once.
+# These digests are no SHA-256, so no text matches them. They are unique, so each token is created only once.
 OWN_DIGEST = b"control plane"
-"""Of the token with which the control plane's own processes are registered."""
+"""Digest of the token of the control plane's own processes."""
 PROJECT_DIGEST = b"project"
-"""Of the token that owns what the code of a project submits in its own process."""
+"""Digest of the token that owns the jobs of a project's own code."""
 
 
 class ApiToken(models.Model):
-    """The right to call the API in one role. Only the SHA-256 of the token is kept."""
+    """Right to call the API in one role. Only the SHA-256 of the token is stored."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     name = models.TextField()
     role = models.TextField(choices=Role)
-    prefix = models.TextField(help_text="The first letters of the token, to tell it by.")
+    prefix = models.TextField(help_text="First characters of the token, to recognize it.")
     digest = models.BinaryField(unique=True)
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
-    types = ArrayField(models.TextField(), null=True, help_text="What alone may register with it. Null: any.")
-    tags = ArrayField(models.TextField(), null=True, help_text="The tags that alone these may have. Null: any.")
-    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Whose work it is for; it reaches no other's.")
-    cluster = models.TextField(null=True, help_text="The cluster that alone they may be of. Null: any.")
-    max_servers = models.IntegerField(null=True, help_text="How many of them may be there at once. Null: any number.")
+    types = ArrayField(models.TextField(), null=True, help_text="Server types that it may register. Null: all.")
+    tags = ArrayField(models.TextField(), null=True, help_text="Tags that its servers may have. Null: all.")
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only namespace that the token has access to.")
+    cluster = models.TextField(null=True, help_text="Only cluster that its servers may be in. Null: all.")
+    max_servers = models.IntegerField(null=True, help_text="Largest number of its servers at once. Null: no limit.")
 
     class Meta:
         ordering = ["-created_at"]
@@ -59,10 +61,12 @@ class ApiToken(models.Model):
 
 
 class SignIn(models.Model):
-    """How often somebody tried to sign in of late: under a name from an address, or from an address at all."""
+    """Count of recent sign-in attempts for a name from an address, or for an address."""
 
-    key = models.TextField(primary_key=True, help_text="A digest: some type their password where the name belongs.")
-    until = models.DateTimeField(help_text="From then on as if there had been no try.")
+    key = models.TextField(
+        primary_key=True, help_text="Digest of name and address, because some people type their password as name."
+    )
+    until = models.DateTimeField(help_text="Time from which earlier attempts no longer count.")
 
     class Meta:
         default_permissions = ()

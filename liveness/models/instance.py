@@ -1,4 +1,4 @@
-"""Rows of the instance itself: its clock, its timetable, maintenance, the brake."""
+"""State of the control plane itself: its clock, its timetable, maintenance and the brake."""
 
 from django.db import models
 from django.db.models import Q
@@ -6,31 +6,33 @@ from django.db.models import Q
 from controlplane.core.model_fields import (
     ClockTimestamp,
 )
-from liveness.states import ServerType
+from liveness.models.access import DEFAULT_NAMESPACE
 
 
 class Clock(models.Model):
-    """One row: observed time, which passes only while heartbeats can get in.
+    """Observed time: time that passes only while heartbeats can arrive. The table has one row.
 
-    It advances at each check, by what has passed and at most by `credit`. An outage of the web tier, the
-    database or the executor does not pass on it, and nobody is disconnected for one. The database's own
-    clock may be set; only how far it moves between two checks counts, and never backwards.
+    It advances at each check by the time since the check before, and at most by `credit`. It stands still during an
+    outage of the web processes, the database or the executors, so that no server is disconnected because of one. The
+    database's clock may be set: only its change between two checks counts, and never a negative one.
     """
 
     id = models.SmallIntegerField(primary_key=True, db_default=1)
-    tick = models.BigIntegerField(db_default=0, help_text="The number of the present check.")
-    tick_at = models.DateTimeField(help_text="When it began.")
+    tick = models.BigIntegerField(db_default=0, help_text="Number of the present check.")
+    tick_at = models.DateTimeField(help_text="Start of the present check.")
     reading = models.FloatField(db_default=0, help_text="Seconds of observed time.")
     advanced_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Wall time of the reading.")
     credit = models.FloatField(
-        db_default=0, help_text="The most it advances at once: 1.5 check intervals, and nothing before the first check."
+        db_default=0,
+        help_text="Largest advance of one check in seconds: 1.5 check intervals, and 0 before the first check.",
     )
-    witnessed = models.BooleanField(db_default=False, help_text="Heartbeats could get in at the present check.")
-    moved_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When the reading last grew.")
-    finished_at = models.DateTimeField(null=True, help_text="When a check last succeeded.")
-    took = models.FloatField(null=True, help_text="Seconds that it took.")
+    witnessed = models.BooleanField(db_default=False, help_text="Heartbeats could arrive at the present check.")
+    moved_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Time when the reading last advanced.")
+    finished_at = models.DateTimeField(null=True, help_text="Time when a check last succeeded.")
+    took = models.FloatField(null=True, help_text="Duration of that check in seconds.")
     set_back_by = models.FloatField(
-        db_default=0, help_text="Seconds by which the database's clock went back, and what waits has not followed yet."
+        db_default=0,
+        help_text="Seconds by which the database's clock was set back, until stored times are corrected.",
     )
 
     class Meta:
@@ -41,7 +43,7 @@ class Clock(models.Model):
 
 
 class Timetable(models.Model):
-    """When each periodic task was begun last, by whichever executor, by the database's clock alone."""
+    """Last start of each periodic task on any executor, by the database's clock."""
 
     task = models.TextField(primary_key=True)
     at = models.DateTimeField()
@@ -54,16 +56,19 @@ class Timetable(models.Model):
 
 
 class Instance(models.Model):
-    """One row: what holds for the whole control plane."""
+    """State of the whole control plane. The table has one row."""
 
     id = models.SmallIntegerField(primary_key=True, db_default=1)
     maintenance_since = models.DateTimeField(null=True, help_text="Null: no maintenance.")
-    maintenance_until = models.DateTimeField(null=True, help_text="The check after it ends it. Null: an operator does.")
+    maintenance_until = models.DateTimeField(
+        null=True, help_text="The first check after it ends it. Null: an operator does."
+    )
     maintenance_by = models.TextField(db_default="")
     maintenance_note = models.TextField(db_default="")
     maintenance_ended_observed = models.FloatField(
-        null=True, help_text="The observed clock when some last ended, that of a cluster as well. Null: none has."
+        null=True, help_text="Observed time when maintenance last ended, also of a cluster. Null: never."
     )
+    key_fingerprint = models.TextField(null=True, help_text="Fingerprint of the signing key. Null: not recorded yet.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="instance_one_row")]
@@ -71,6 +76,8 @@ class Instance(models.Model):
             ("change_maintenance", "Can enter and exit maintenance"),
             ("release_brake", "Can release the brake"),
         ]
+        verbose_name = "Instance page"
+        verbose_name_plural = "Instance pages"
         default_permissions = ()
 
     def __str__(self) -> str:
@@ -78,7 +85,7 @@ class Instance(models.Model):
 
 
 class ClusterMaintenance(models.Model):
-    """A cluster in maintenance: its servers get no new work. Of the whole control plane says `Instance`."""
+    """Maintenance of a cluster: its servers get no new work. `Instance` has that of the whole control plane."""
 
     cluster = models.TextField(primary_key=True)
     since = models.DateTimeField(db_default=ClockTimestamp())
@@ -94,34 +101,38 @@ class ClusterMaintenance(models.Model):
 
 
 class Brake(models.Model):
-    """A type of server, in all clusters or in one, of which too many fell silent at once: nobody is disconnected."""
+    """Brake on a server type of which too many fell silent at once: none of them is disconnected.
+
+    It holds servers of one namespace, in one cluster or in all. Each namespace has its own brakes, so that a token
+    cannot hold servers of other namespaces.
+    """
 
     type = models.TextField()
-    cluster = models.TextField(db_default="", help_text="Of which alone; empty: of all clusters.")
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE)
+    cluster = models.TextField(db_default="", help_text="Only cluster that it holds; empty: all clusters.")
     engaged_at = models.DateTimeField(db_default=ClockTimestamp())
     engaged_observed = models.FloatField()
-    silent = models.IntegerField(help_text="How many would be disconnected.")
-    alive = models.IntegerField(help_text="Of how many.")
+    silent = models.IntegerField(help_text="Number of servers that would be disconnected.")
+    alive = models.IntegerField(help_text="Number of alive servers.")
     released_by = models.TextField(null=True)
     release_reason = models.TextField(db_default="")
 
     class Meta:
         default_permissions = ("view",)
-        constraints = [models.UniqueConstraint(fields=["type", "cluster"], name="brake_once")]
+        constraints = [models.UniqueConstraint(fields=["type", "namespace", "cluster"], name="brake_of_namespace_once")]
 
     def __str__(self) -> str:
         return f"brake on {self.words}"
 
     @property
     def key(self) -> str:
-        """As events and incidents have it."""
-        return f"{self.type}/{self.cluster}" if self.cluster else self.type
-
-    @classmethod
-    def keys_of(cls, cluster: str) -> list[str]:
-        """Of a cluster, of whatever type. A cluster's name may have a stroke of its own."""
-        return [cls(type=type, cluster=cluster).key for type in ServerType]
+        """Return the key of the brake in events and incidents. The rule `brake_key` returns the same."""
+        namespace = "" if self.namespace == DEFAULT_NAMESPACE else f"@{self.namespace}"
+        return f"{self.type}{namespace}/{self.cluster}" if self.cluster else f"{self.type}{namespace}"
 
     @property
     def words(self) -> str:
-        return f"{self.type} of cluster {self.cluster}" if self.cluster else self.type
+        """Return the name of the brake for people. The rule `brake_words` returns the same."""
+        cluster = f" of cluster {self.cluster}" if self.cluster else ""
+        namespace = "" if self.namespace == DEFAULT_NAMESPACE else f" of namespace {self.namespace}"
+        return f"{self.type}{cluster}{namespace}"

@@ -1,4 +1,4 @@
-"""What is kept of servers: events, heartbeats, counts, and rows that could not be written."""
+"""Records about servers: events, heartbeats, counts, and rows that could not be written."""
 
 import pgtrigger
 from django.contrib.postgres.fields import ArrayField
@@ -14,19 +14,29 @@ from liveness.states import LOST, Subject
 
 
 class ServerEvent(models.Model):
-    """One transition of one server, written by a trigger, so that no transition can go without; or one action."""
+    """Transition of a server or action on any subject. A trigger writes transitions, so that none lacks its event."""
 
     at = models.DateTimeField(db_default=ClockTimestamp())
-    subject_type = models.TextField(help_text="What it is about.")
-    subject_id = models.TextField(db_default="", help_text="Its key, which it may outlive; empty where there is one.")
-    subject_name = models.TextField(db_default="", help_text="What it was called then, if it has a name.")
-    server_id = models.UUIDField(null=True, help_text="No foreign key: events outlive servers. Null: of no server.")
+    subject_type = models.TextField(help_text="Type of the object that the event is about.")
+    subject_id = models.TextField(
+        db_default="", help_text="Key of that object; empty if there is only one. The event may outlive the object."
+    )
+    subject_name = models.TextField(db_default="", help_text="Name of that object at that time, if it has one.")
+    server_id = models.UUIDField(
+        null=True, help_text="No foreign key, because events outlive servers. Null: not about a server."
+    )
     server_name = models.TextField(db_default="")
+    namespace = models.TextField(null=True, help_text="Namespace of the server. Null: not about a server.")
     from_state = models.TextField(db_default="")
-    to_state = models.TextField(db_default="", help_text="The same as from_state where an action changed no state.")
-    action = models.TextField(db_default="", help_text="What an operator did, or the brake; empty for a transition.")
+    to_state = models.TextField(db_default="", help_text="Same as from_state if an action changed no state.")
+    action = models.TextField(
+        db_default="", help_text="Action of an operator, a client or the brake; empty for a transition."
+    )
     actor = models.TextField(help_text="server, liveness, operator:NAME or client:NAME")
-    reason = models.TextField(help_text="Of what an operator did, his note.")
+    reason = models.TextField(help_text="Reason of a transition, or the note of an action.")
+    changes = models.JSONField(
+        null=True, help_text="Changed fields with their `old` and `new` values. Null: the action changed no fields."
+    )
 
     class Meta:
         ordering = ["id"]
@@ -40,10 +50,21 @@ class ServerEvent(models.Model):
                 condition=~Q(subject_type=Subject.SERVER),
             ),
             models.Index(fields=["at"], name="serverevent_of_loss", condition=Q(to_state__in=sorted(LOST), action="")),
-            # Events outlive servers: in the activity they are found by name.
+            # Events outlive servers, so the activity page searches them by the server's name.
             models.Index(fields=["server_name"], name="serverevent_by_name"),
         ]
         triggers = [
+            # A trigger, so that no writer can forget it: only the namespace decides who sees events of deleted servers.
+            pgtrigger.Trigger(
+                name="namespace_of_server",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Insert,
+                condition=pgtrigger.Condition("NEW.server_id IS NOT NULL AND NEW.namespace IS NULL"),
+                func="""
+                    SELECT namespace INTO NEW.namespace FROM liveness_server WHERE id = NEW.server_id;
+                    RETURN NEW;
+                """,
+            ),
             RefusingTrigger(
                 name="append_only",
                 operation=pgtrigger.Update,
@@ -62,39 +83,55 @@ class ServerEvent(models.Model):
 
     @property
     def note(self) -> str:
-        """Why somebody did it; empty for what servers and the liveness check did, who have no name."""
+        """Return the note of an operator or client; empty for events of servers and the liveness check."""
         return self.reason if ":" in self.actor else ""
 
 
 class Heartbeat(models.Model):
-    """The history of signs of life: of a server, or of one of its attempts."""
+    """Heartbeat of a server, kept as history.
+
+    Its table and that of `AttemptHeartbeat` have a partition for each day; see services/partitions.py. They have no
+    primary key, because nothing reads one row and an index of it would cost as much as the rows. Django needs one.
+    """
+
+    pk = models.CompositePrimaryKey("server_id", "at")
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    server_id = models.UUIDField()
+
+    class Meta:
+        indexes = [models.Index(fields=["server_id", "at"], name="heartbeat_of_server")]
+
+    def __str__(self) -> str:
+        return f"server {self.server_id} at {self.at}"
+
+
+class AttemptHeartbeat(models.Model):
+    """Heartbeat of an attempt, kept as history. Its table is like that of `Heartbeat`."""
 
     class Role(models.TextChoices):
-        SERVER = "server"
         CLAIMER = "claimer"
         RUNNER = "runner"
 
+    pk = models.CompositePrimaryKey("attempt_id", "at")
     at = models.DateTimeField(db_default=ClockTimestamp())
     server_id = models.UUIDField()
-    attempt_id = models.UUIDField(null=True)
+    attempt_id = models.UUIDField()
     role = models.TextField(choices=Role)
     hostname = models.TextField(null=True)
     pid = models.IntegerField(null=True)
 
     class Meta:
-        indexes = [
-            models.Index(fields=["server_id", "at"], name="heartbeat_of_server", condition=Q(role="server")),
-            models.Index(fields=["attempt_id", "at"], name="heartbeat_of_attempt", condition=~Q(role="server")),
-        ]
+        default_permissions = ()
+        indexes = [models.Index(fields=["attempt_id", "at"], name="heartbeat_of_attempt")]
 
     def __str__(self) -> str:
         return f"{self.role} at {self.at}"
 
 
 class Tally(models.Model):
-    """What happened so and so often, for counters that outlive what is counted. Their value is the sum of the rows.
+    """Part of a counter of the metrics. The counter's value is the sum of its rows.
 
-    Rows are only added, so that no two who count wait for each other; each check folds them into one.
+    Rows are only added, so that concurrent writers never wait for each other. Each check merges them into one row.
     """
 
     name = models.TextField()
@@ -110,12 +147,12 @@ class Tally(models.Model):
 
 
 class LeftOut(models.Model):
-    """A row that could not be written, of jobs or of servers: the rest went on without it."""
+    """Row of a job or server that a step could not write. The step continued without it."""
 
-    step = models.TextField(help_text="What was to be done to it.")
-    row = models.TextField(help_text="Its id.")
+    step = models.TextField(help_text="Name of the step.")
+    row = models.TextField(help_text="Id of the row.")
     error = models.TextField()
-    at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When last.")
+    at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Time of the last failure.")
     times = models.IntegerField(db_default=1)
 
     class Meta:

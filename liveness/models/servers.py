@@ -1,6 +1,6 @@
-"""Servers.
+"""Model of servers.
 
-Columns that a heartbeat changes carry no index, so that a heartbeat is a HOT update.
+Columns that a heartbeat changes have no index, so that a heartbeat is a HOT update.
 """
 
 import pgtrigger
@@ -16,10 +16,10 @@ from controlplane.core.model_fields import (
     check_one_of,
 )
 from liveness import states
-from liveness.models.access import DEFAULT_NAMESPACE, ApiToken
+from liveness.models.access import ALL_NAMESPACES, DEFAULT_NAMESPACE, ApiToken
 from liveness.states import RestartStrategy, ServerState, ServerType
 
-REACTIVATION = "OLD.reactivate_on_heartbeat AND (OLD.state, NEW.state) IN ({})".format(
+REACTIVATION = "OLD.reactivate_on_heartbeat AND OLD.ended_at IS NULL AND (OLD.state, NEW.state) IN ({})".format(
     ", ".join(f"('{from_}', '{to}')" for from_, to in states.reactivation_transitions())
 )
 
@@ -30,13 +30,15 @@ class ServerQuerySet(models.QuerySet["Server"]):
 
 
 class Server(models.Model):
-    """One process that registered itself. A restart is another server: an id never comes back."""
+    """Process that registered itself. A restarted process is another server, with another id."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     type = models.TextField()
     name = models.TextField()
     cluster = models.TextField(db_default="default")
-    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="That of its token: it gets no other's jobs.")
+    namespace = models.TextField(
+        db_default=DEFAULT_NAMESPACE, help_text="Namespace of its token: it gets only jobs of it."
+    )
     hostname = models.TextField(db_default="")
     pid = models.IntegerField(null=True)
     version = models.TextField(db_default="")
@@ -44,9 +46,9 @@ class Server(models.Model):
     max_concurrent = models.IntegerField(db_default=1)
     capabilities = models.JSONField(db_default={})
 
-    token = models.ForeignKey(ApiToken, models.PROTECT, help_text="The token it registered with.")
-    instance_id = models.UUIDField(help_text="Chosen by the process, so that a retry registers once.")
-    token_version = models.IntegerField(db_default=1, help_text="Raised to revoke.")
+    token = models.ForeignKey(ApiToken, models.PROTECT, help_text="Token of its registration.")
+    instance_id = models.UUIDField(help_text="Chosen by the process, so that a retry registers no second server.")
+    token_version = models.IntegerField(db_default=1, help_text="Increased to revoke its server token.")
 
     heartbeat_interval = models.FloatField(help_text="Seconds.")
     timeout = models.FloatField(help_text="Seconds of silence until DISCONNECTED.")
@@ -57,24 +59,35 @@ class Server(models.Model):
 
     state = models.TextField(db_default=states.INITIAL.value)
     state_changed_at = models.DateTimeField(db_default=ClockTimestamp())
-    state_changed_observed = models.FloatField(db_default=ObservedNow(), help_text="Seconds of the observed clock.")
-    state_changed_tick = models.BigIntegerField(db_default=0, help_text="The liveness check at that time.")
-    emptied_tick = models.BigIntegerField(null=True, help_text="The check that found it lost and holding nothing.")
-    state_actor = models.TextField(db_default="server", help_text="Who changed it.")
+    state_changed_observed = models.FloatField(db_default=ObservedNow(), help_text="Observed time in seconds.")
+    state_changed_tick = models.BigIntegerField(db_default=0, help_text="Number of the liveness check at that time.")
+    emptied_tick = models.BigIntegerField(
+        null=True, help_text="Number of the check that found it lost and without attempts."
+    )
+    state_actor = models.TextField(db_default="server", help_text="Actor of the last state change.")
     state_reason = models.TextField(db_default="")
-    disconnected_observed = models.FloatField(null=True, help_text="When it was last disconnected for silence.")
+    disconnected_observed = models.FloatField(
+        null=True, help_text="Observed time when it was last disconnected for silence."
+    )
+    ended_at = models.DateTimeField(
+        null=True, help_text="Time when its machine reported that none of its processes runs any more."
+    )
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     created_observed = models.FloatField(db_default=ObservedNow())
     last_heartbeat_at = models.DateTimeField(null=True)
-    heard_observed = models.FloatField(db_default=ObservedNow(), help_text="The observed clock at its last heartbeat.")
-    witnessed_at = models.DateTimeField(null=True, help_text="When a beat of its last proved that heartbeats get in.")
+    heard_observed = models.FloatField(db_default=ObservedNow(), help_text="Observed time of its last heartbeat.")
+    witnessed_at = models.DateTimeField(
+        null=True, help_text="Time when one of its heartbeats last proved that heartbeats can arrive."
+    )
     metrics = models.JSONField(db_default={})
-    cordoned_by = models.TextField(null=True, help_text="Who keeps new work away, if anyone.")
+    cordoned_by = models.TextField(null=True, help_text="Actor who cordoned it. Null: not cordoned.")
     cordon_reason = models.TextField(db_default="")
-    cordon_until = models.DateTimeField(null=True, help_text="The check after it lifts cordon and drain. Null: never.")
-    drain_deadline = models.DateTimeField(null=True, help_text="When it gives back what is left.")
+    cordon_until = models.DateTimeField(
+        null=True, help_text="The first check after it lifts cordon and drain. Null: never."
+    )
+    drain_deadline = models.DateTimeField(null=True, help_text="Time when it gives its remaining attempts back.")
     drain_until_observed = models.FloatField(null=True)
-    drain_held = models.IntegerField(null=True, help_text="Attempts it held when the drain began.")
+    drain_held = models.IntegerField(null=True, help_text="Number of attempts it held when the drain began.")
 
     objects = ServerQuerySet.as_manager()
 
@@ -83,6 +96,7 @@ class Server(models.Model):
             ("cordon_server", "Can cordon and uncordon servers"),
             ("drain_server", "Can drain servers"),
             ("disconnect_server", "Can disconnect servers"),
+            (ALL_NAMESPACES, "Can view all namespaces"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["token", "instance_id"], name="server_registers_once"),
@@ -110,7 +124,7 @@ class Server(models.Model):
         triggers = [
             *build_transition_guards(states.legal_transitions(), [states.INITIAL], unless=REACTIVATION),
             pgtrigger.Trigger(
-                # What the check moves was due at its own reading of the clock; all else happens at its own moment.
+                # The liveness check changes states as of its own reading of the clock; all others as of now.
                 name="times_of_a_transition",
                 when=pgtrigger.Before,
                 operation=pgtrigger.UpdateOf("state"),
@@ -130,9 +144,9 @@ class Server(models.Model):
                 condition=pgtrigger.Condition("OLD.state IS DISTINCT FROM NEW.state"),
                 func="""
                     INSERT INTO liveness_serverevent
-                        (at, subject_type, subject_id, subject_name, server_id, server_name,
+                        (at, subject_type, subject_id, subject_name, server_id, server_name, namespace,
                          from_state, to_state, actor, reason)
-                    VALUES (NEW.state_changed_at, 'server', NEW.id, NEW.name, NEW.id, NEW.name,
+                    VALUES (NEW.state_changed_at, 'server', NEW.id, NEW.name, NEW.id, NEW.name, NEW.namespace,
                             OLD.state, NEW.state, NEW.state_actor, NEW.state_reason);
                     INSERT INTO liveness_tally (name, labels, number)
                     VALUES ('transitions', ARRAY[OLD.state, NEW.state, split_part(NEW.state_actor, ':', 1)], 1);
@@ -143,3 +157,8 @@ class Server(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def has_ended(self) -> bool:
+        """Return True if the server is retired, or if its machine reported its end."""
+        return self.state in states.RETIRED or self.ended_at is not None

@@ -1,4 +1,4 @@
-"""The database's clock: the time of all ages, and when liveness checks and observed time moved last."""
+"""Selectors of the database's clock: its time, the age of the last liveness check, and the lag of observed time."""
 
 from datetime import datetime
 
@@ -9,25 +9,28 @@ from liveness.conf import conf
 from liveness.models import Clock
 from liveness.sql import sql
 
-# In a subquery, so that a clock is read once for all rows.
+# A subquery, so that the clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
 
 
 def clock_ages() -> tuple[float | None, float]:
-    """Seconds since a liveness check went through last (None before the first), and since observed time last moved."""
+    """Return the seconds since the last liveness check succeeded (None: none has), and since observed time advanced."""
     check_age = sql.build_expression("check_age", FloatField())
     standstill = Func("moved_at", template=SILENCE, output_field=FloatField())
-    return Clock.objects.values_list(check_age, standstill).get()
+    ages: tuple[float | None, float] = Clock.objects.values_list(check_age, standstill).get()
+    return ages
 
 
 def is_check_late(age: float | None) -> bool:
-    """Whether no liveness check has gone through for so many seconds (None: ever) that nobody notices a lost server.
+    """Return True if the last liveness check is too long ago for lost servers to be noticed.
 
-    One that lies in the future: the database's clock was set back, and no check has been since.
+    `age` is in seconds; None means that no check ever succeeded. A negative age means that the database's clock was set
+    back since the last check.
     """
     return age is None or abs(age) > 3 * conf().interval
 
 
 def database_time() -> datetime:
-    """The clock by which all ages are measured."""
-    return Clock.objects.values_list(ClockTimestamp(), flat=True).get()
+    """Return the time of the database's clock, which all ages are measured by."""
+    now: datetime = Clock.objects.values_list(ClockTimestamp(), flat=True).get()
+    return now

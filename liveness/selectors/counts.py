@@ -1,4 +1,4 @@
-"""How many servers there are: by type, by state, and by what they can be told apart by."""
+"""Counts of servers by type and by state, and the values that servers can be filtered by."""
 
 from collections.abc import Collection
 from functools import lru_cache
@@ -17,27 +17,37 @@ from liveness.states import ServerState
 
 
 def server_counts_by_type(cluster: str = "") -> list[dict[str, Any]]:
-    """For one cluster, or each, and type of server, the control plane's own (`is_own`) apart: how many have not ended,
-    `present`; how many of them are alive and not silent, `well`; how many may get work, `takes_work`; how many are
-    `silent_ones`, `lost`, or `ending` otherwise than well; how many are kept from work, `cordoned` and
-    `draining`."""
+    """Count the servers that have not ended by cluster, type and `is_own` (processes of the control plane itself).
+
+    - `present`: all of them.
+    - `well`: alive and not silent, with at least one heartbeat.
+    - `unheard`: alive and not silent, before the first heartbeat.
+    - `takes_work`: may get work. `cordoned` and `draining`: get no new work.
+    - `silent_ones`: alive and silent. `lost`: DISCONNECTED or ERROR. `ending`: in another state on the way to INACTIVE.
+    """
     return compose_counts_by_type(cluster, conf()).fetch_dicts()
 
 
 @lru_cache(maxsize=64)
 def compose_counts_by_type(cluster: str, settings: LivenessSettings) -> Composed:
-    well = Q(state__in=states.ALIVE, silent=False)
+    return compose_query(counts_by_type(cluster, settings))
+
+
+def counts_by_type(cluster: str, settings: LivenessSettings) -> "QuerySet[Any, Any]":
+    """Return the query of `server_counts_by_type()`."""
+    in_time = Q(state__in=states.ALIVE, silent=False)
     may_get_work = sql.build_expression(
         "may_get_work", BooleanField(), staleness_multiplier=settings.staleness_multiplier
     )
-    return compose_query(
+    counted: QuerySet[Any, Any] = (
         servers_within_cluster(cluster, servers_with_silence())
         .annotate(may_get_work=may_get_work)
         .exclude(state__in=states.ENDED)
         .values("cluster", "type", is_own=F("own"))
         .annotate(
             present=Count("pk"),
-            well=Count("pk", filter=well),
+            well=Count("pk", filter=in_time & Q(last_heartbeat_at__isnull=False)),
+            unheard=Count("pk", filter=in_time & Q(last_heartbeat_at__isnull=True)),
             takes_work=Count("pk", filter=Q(may_get_work=True)),
             silent_ones=Count("pk", filter=Q(state__in=states.ALIVE, silent=True)),
             lost=Count("pk", filter=Q(state__in=states.LOST)),
@@ -47,18 +57,24 @@ def compose_counts_by_type(cluster: str, settings: LivenessSettings) -> Composed
         )
         .order_by("cluster", "type", "-is_own")
     )
+    return counted
 
 
 def server_counts_by_state(cluster: str = "") -> "QuerySet[Any, Any]":
-    """Of one cluster, or of all, by cluster, type and state: how many `servers` are not INACTIVE, and how many of these
-    are `heard` in time."""
+    """Count the `servers` that are not INACTIVE by cluster, type and state, and how many of them are fresh (`heard`).
+
+    An empty `cluster` means all clusters.
+    """
     servers = servers_within_cluster(cluster, servers_with_silence())
-    shown = servers.exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
-    counted = shown.annotate(servers=Count("pk"), heard=Count("pk", filter=Q(fresh=True)))
+    counted: QuerySet[Any, Any] = servers.exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
+    counted = counted.annotate(servers=Count("pk"), heard=Count("pk", filter=Q(fresh=True)))
     return counted.order_by("cluster", "type", "state")
 
 
 def server_facets(namespaces: Collection[str] | None = None) -> ServerFacets:
-    """What alive servers of some namespaces (None: of all) can be told apart by: `versions`, how many of each cluster,
-    type and version, their `tags`; and all `namespaces`."""
+    """Return the values that alive servers can be filtered by. `namespaces` limits them; None means all.
+
+    `versions` counts the servers by cluster, type and version. `tags` are their tags. `namespaces` are all namespaces
+    with tokens.
+    """
     return sql.list_facets.fetch_only_row(namespaces=None if namespaces is None else sorted(namespaces))

@@ -1,26 +1,39 @@
-"""Transitions, what operators and clients did, and the rows that could not be written."""
+"""Selectors of events (transitions and actions), and of rows that could not be written."""
 
 import json
+import re
 from collections.abc import Collection
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Func, JSONField, QuerySet
+from django.db.models import F, Func, JSONField, Q, QuerySet
 
-from liveness.models import Brake, ServerEvent
+from liveness.models import DEFAULT_NAMESPACE, Brake, ServerEvent
+from liveness.selectors.namespaces import reaches_instance
 from liveness.sql import sql
-from liveness.states import Subject
+from liveness.states import ServerType, Subject
 
 
-def events_of_server(server: UUID) -> QuerySet[ServerEvent]:
-    """The transitions of a server and what was done to it, oldest first."""
-    return ServerEvent.objects.filter(server_id=server)
+def events_of_server(server: UUID, namespaces: Collection[str] | None = None) -> QuerySet[ServerEvent]:
+    """Return the events of a server that readers of these namespaces (None: all) may see.
+
+    An event stores the namespace of its server, because it outlives the server. Old events of deleted servers may have
+    no namespace. Only readers of the whole control plane see those.
+    """
+    events = ServerEvent.objects.filter(server_id=server)
+    if namespaces is None:
+        return events
+    reached = Q(namespace__in=sorted(namespaces))
+    return events.filter(reached | Q(namespace=None) if reaches_instance(namespaces) else reached)
 
 
 def complete_events(after: int, limit: int) -> list[ServerEvent]:
-    """What happened, from the event after this one on, oldest first, in all at most `limit`; only as far as no earlier
-    one can follow: who goes on behind the last misses none, however long a transaction took."""
+    """Return up to `limit` events with ids above `after`, oldest first.
+
+    Events that an open transaction may still precede are left out. A reader that continues after the last event
+    therefore misses none, however long a transaction takes.
+    """
     horizon = sql.read_events_horizon.fetch_only_row().at
     rows = ServerEvent.objects.filter(pk__gt=after).order_by("pk")[:limit]
     return list(takewhile(lambda event: event.at <= horizon, rows))
@@ -28,30 +41,42 @@ def complete_events(after: int, limit: int) -> list[ServerEvent]:
 
 ACTION_EVENTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
-               'action', e.action, 'actor', e.actor, 'note', e.reason,
+               'action', e.action, 'actor', e.actor, 'note', e.reason, 'changes', e.changes,
                'at', to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by e.id desc), '[]')
       from (select * from liveness_serverevent
              where subject_type = '%(subject)s' and subject_id = %(expressions)s::text order by id desc limit 20) e)"""
 
 
 def action_events(subject: Subject) -> Func:
-    """Of rows that are such subjects, but for servers: what was done last to each, latest first."""
+    """Return an expression: the last 20 actions on each row, latest first. Not for servers."""
     return Func(F("pk"), template=ACTION_EVENTS, subject=subject.value, output_field=JSONField())
 
 
 def rows_left_out() -> list[dict[str, Any]]:
-    """The rows that could not be written within the last hour, the latest few."""
-    return json.loads(sql.list_rows_left_out.fetch_only_row().rows_left_out or "[]")
+    """Return the latest rows that could not be written within the last hour."""
+    rows: list[dict[str, Any]] = json.loads(sql.list_rows_left_out.fetch_only_row().rows_left_out or "[]")
+    return rows
+
+
+def is_brake_of_cluster(column: str, cluster: str) -> Q:
+    """Match the keys of the brakes of a cluster, in any namespace. The cluster's name may contain a slash."""
+    keys = [Brake(type=type, namespace=DEFAULT_NAMESPACE, cluster=cluster).key for type in ServerType]
+    of_others = rf"^[A-Z]+@[^/]*/{re.escape(cluster)}$"
+    return Q(**{f"{column}__in": keys}) | Q(**{f"{column}__regex": of_others})
 
 
 def events_of_subjects(
     subject: Subject, actions: Collection[str], cluster: str, before: int | None, limit: int
 ) -> list[ServerEvent]:
-    """What was done to subjects of a type that are few, before an event, latest first; of one cluster, or of all."""
+    """Return actions on subjects of a type that has few subjects, latest first, before the event `before`.
+
+    An empty `cluster` means all clusters.
+    """
     events = ServerEvent.objects.filter(subject_type=subject, action__in=actions)
     if cluster:
-        events = events.filter(subject_id__in=Brake.keys_of(cluster) if subject == Subject.BRAKE else [cluster])
+        is_brake = subject == Subject.BRAKE
+        events = events.filter(is_brake_of_cluster("subject_id", cluster) if is_brake else Q(subject_id=cluster))
     if before is not None:
         events = events.filter(pk__lt=before)
-    # Never along the key, past the events of all servers.
+    # `+ 0` keeps the planner from walking the primary key, past the events of all servers.
     return list(events.order_by(Func("pk", template="(%(expressions)s + 0)").desc())[:limit])

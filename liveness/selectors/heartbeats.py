@@ -1,4 +1,4 @@
-"""Heartbeats of servers and of the code of attempts."""
+"""Selectors of heartbeats of servers and of attempts, and of outages of the control plane."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -6,39 +6,41 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import DateTimeField, F, FloatField, Func, Min, OuterRef, Q, QuerySet, Value
+from django.db.models import DateTimeField, F, FloatField, Func, Min, OuterRef, QuerySet, Value
 
-from liveness.models import Heartbeat, ServerEvent
+from liveness.models import OWN_DIGEST, AttemptHeartbeat, Heartbeat, ServerEvent
 from liveness.selectors.servers import TimedServer
+from liveness.sql import sql
+from liveness.sql.rows.selectors import OwnOutage
 from liveness.states import ServerState
 
 
-def beats_of_server(server: UUID) -> QuerySet[Heartbeat, datetime]:
-    """When the heartbeats of a server arrived, latest first."""
-    beats = Heartbeat.objects.filter(server_id=server, role=Heartbeat.Role.SERVER)
-    return beats.order_by("-at").values_list("at", flat=True)
-
-
 def servers_with_beats(servers: QuerySet[TimedServer], limit: int) -> QuerySet[TimedServer]:
-    """Servers with the moments of the heartbeats of each, in seconds since 1970, latest first, `beats`."""
+    """Add `beats` to servers: the times of their last heartbeats in seconds since 1970, latest first."""
     at = Func("at", template="extract(epoch from %(expressions)s)::float8", output_field=FloatField())
-    own = Heartbeat.objects.filter(server_id=OuterRef("pk"), role=Heartbeat.Role.SERVER).order_by("-at")
-    return servers.annotate(beats=ArraySubquery(own.values(second=at)[:limit]))
+    own = Heartbeat.objects.filter(server_id=OuterRef("pk")).order_by("-at")
+    annotated: QuerySet[TimedServer] = servers.annotate(beats=ArraySubquery(own.values(second=at)[:limit]))
+    return annotated
 
 
 def signs_of_life(
     of: Collection[UUID], start: datetime, end: datetime, stride: float, attempts: Collection[UUID] = ()
 ) -> "QuerySet[Any, tuple[UUID, str, datetime]]":
-    """(server, what, when) of these servers: each DISCONNECTED, and of the beats one per `stride` seconds; so too, by
-    attempt, those of attempts (`own`)."""
+    """Return (id, what, when) of heartbeats and losses between two times, in order.
+
+    - `beat`: heartbeats of the servers `of`, one for each `stride` seconds.
+    - `lost`: times at which these servers became DISCONNECTED.
+    - `own`: heartbeats of the `attempts`, one for each `stride` seconds; here the id is that of the attempt.
+    """
     slot = Func(Value(timedelta(seconds=stride)), "at", Value(start), function="date_bin", output_field=DateTimeField())
 
-    def one_per_slot(key: str, what: str, beats: QuerySet[Heartbeat]) -> "QuerySet[Any, Any]":
-        slots = beats.filter(at__range=(start, end)).values(key, slot=slot)
-        return slots.annotate(what=Value(what), when=Min("at")).values_list(key, "what", "when")
+    def one_per_slot(key: str, what: str, beats: QuerySet[Any]) -> "QuerySet[Any, Any]":
+        slots: QuerySet[Any, Any] = beats.filter(at__range=(start, end)).values(key, slot=slot)
+        slots = slots.annotate(what=Value(what), when=Min("at")).values_list(key, "what", "when")
+        return slots
 
-    beats = Heartbeat.objects.filter(server_id__in=of, role=Heartbeat.Role.SERVER)
-    own = Heartbeat.objects.filter(~Q(role=Heartbeat.Role.SERVER), attempt_id__in=attempts)
+    beats = Heartbeat.objects.filter(server_id__in=of)
+    own = AttemptHeartbeat.objects.filter(attempt_id__in=attempts)
     losses = ServerEvent.objects.filter(
         server_id__in=of, to_state=ServerState.DISCONNECTED, at__range=(start, end)
     ).order_by()
@@ -51,3 +53,27 @@ def signs_of_life(
         )
         .order_by("when")
     )
+
+
+def beats_with_outages(
+    server: UUID, shown: int, interval: float, least: float
+) -> tuple[list[datetime], list[OwnOutage]]:
+    """Return the times of a server's last heartbeats, latest first, and the control plane's outages in that period.
+
+    `interval` is the server's heartbeat interval; outages shorter than `least` are left out (both in seconds).
+    """
+    rows = sql.list_beats_with_outages.fetch_rows(
+        own_digest=OWN_DIGEST, server=server, shown=shown, usual=2 * interval, least=least
+    )
+    beats = [row.began for row in rows if row.ended is None]
+    return beats, [OwnOutage(row.began, row.ended) for row in reversed(rows) if row.ended is not None]
+
+
+MARGIN = timedelta(seconds=30)
+LONGEST_LOOK = timedelta(hours=6)
+
+
+def own_outages(start: datetime, end: datetime, least: float) -> list[OwnOutage]:
+    """Return the control plane's own outages longer than `least` seconds, within the last 6 hours of a period."""
+    since = max(start, end - LONGEST_LOOK) - MARGIN
+    return sql.list_own_outages.fetch_rows(own_digest=OWN_DIGEST, since=since, until=end + MARGIN, least=least)

@@ -1,4 +1,4 @@
-"""Who reaches which namespaces, and which there are."""
+"""Namespaces that a user may access, and the namespaces that exist."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, ApiToken
+from liveness.models import ALL_NAMESPACES, DEFAULT_NAMESPACE, OF_NAMESPACE, ApiToken
 
 LOOK_AGAIN_AFTER = 10
-"""Seconds for which a process knows which namespaces there are."""
+"""Seconds for which a process caches the list of namespaces."""
 
 
 @dataclass
@@ -23,32 +23,42 @@ KNOWN = KnownNamespaces()
 
 
 def namespaces_of_person(user: Any) -> frozenset[str] | None:
-    """Those that somebody who is signed in reaches: which his permissions, mostly his groups', name. None: all, for
-    they name none. (Django reads the permissions anyway, and once.)"""
-    if user.is_superuser:
+    """Return the namespaces that a user's permissions name; None means all, an empty set means none.
+
+    Django caches the permissions of a user during a request. A superuser has every permission.
+    """
+    if user.has_perm(f"liveness.{ALL_NAMESPACES}"):
         return None
     before = f"liveness.{OF_NAMESPACE}"
-    named = (name.removeprefix(before) for name in user.get_all_permissions() if name.startswith(before))
-    return frozenset(named) or None
+    return frozenset(name.removeprefix(before) for name in user.get_all_permissions() if name.startswith(before))
+
+
+NO_NAMESPACE = (
+    f"You may see no namespace yet. Ask an administrator for the permission liveness.{ALL_NAMESPACES} (the group "
+    f"*Control plane all namespaces* has it), or for liveness.{OF_NAMESPACE}NAME for one namespace."
+)
 
 
 def reaches_instance(namespaces: Collection[str] | None) -> bool:
-    """Whether who reaches these sees, and changes, what is about the whole control plane."""
+    """Return True if these namespaces (None: all) give access to the control plane as a whole."""
     return namespaces is None or DEFAULT_NAMESPACE in namespaces
 
 
 def namespace_of_new(namespaces: Collection[str] | None) -> str:
-    """Of what somebody makes who reaches these and names none."""
+    """Return the namespace of a new object whose creator has access to these (None: all) and names none."""
     return DEFAULT_NAMESPACE if namespaces is None or DEFAULT_NAMESPACE in namespaces else min(namespaces)
 
 
-def rows_within(namespaces: Collection[str] | None, rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Of these rows those of some namespaces. None: of all."""
-    return rows if namespaces is None else rows.filter(namespace__in=sorted(namespaces))
+def rows_within(namespaces: Collection[str] | None, rows: QuerySet[Any], column: str = "namespace") -> QuerySet[Any]:
+    """Filter rows by namespaces; None means all."""
+    return rows if namespaces is None else rows.filter(**{f"{column}__in": sorted(namespaces)})
 
 
 def known_namespaces(*, look: bool = True) -> list[str]:
-    """Those for which there are tokens, as this process found them when it last looked, lately or not."""
+    """Return the namespaces with tokens, cached for LOOK_AGAIN_AFTER seconds.
+
+    With `look=False` the cached list is returned whatever its age, without a query.
+    """
     if look and monotonic() >= KNOWN.until:
         KNOWN.names = list(ApiToken.objects.order_by("namespace").values_list("namespace", flat=True).distinct())
         KNOWN.until = monotonic() + LOOK_AGAIN_AFTER

@@ -1,34 +1,40 @@
-"""Where a server goes next by itself, when, and why."""
+"""Next automatic transition of a server: its state, time and reason."""
 
-from datetime import timedelta
 from typing import Any, NamedTuple
 
+from controlplane.core.bounds import moment_after
 from liveness import states
 from liveness.conf import conf
 from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 UNCHECKED_AFTER = 2
-"""Intervals without a liveness check after which no server's silence counts: observed time has stood still by then."""
+"""Check intervals without a liveness check after which observed time has certainly stopped."""
 
 
 def has_work_to_recover(server: TimedServer) -> bool:
-    """Whether a server, with the attempts it holds, `live`, or their number, `held`, has something to recover."""
+    """Return True if a server holds attempts: in `live` if it is there, otherwise by the number in `held`."""
     return bool(server.live if hasattr(server, "live") else server.held)
 
 
 class ExpectedLoss(NamedTuple):
-    """What makes an alive server DISCONNECTED if no heartbeat comes any more; and when, if that is known."""
+    """Cause that makes an alive server DISCONNECTED without another heartbeat, and the time if it is known."""
 
     by: str
-    """nobody: checks are switched off. check_to_come: none runs, and observed time stands still. brake, from `seconds`
-    on some at each check. next_check: it is due. silence: in so many seconds."""
+    """One of:
+
+    - `nobody`: LIVENESS["ENABLED"] is False.
+    - `check_to_come`: no liveness check runs, so observed time stands still.
+    - `brake`: the brake holds the server; after `seconds` each check releases some servers.
+    - `next_check`: the server is silent for longer than its timeout.
+    - `silence`: its timeout ends in `seconds`.
+    """
     seconds: float | None = None
 
 
 def expected_loss(server: TimedServer) -> ExpectedLoss:
-    """What is to be expected of an alive server's silence: no moment is named that nobody would keep."""
-    due = server.overdue_in
+    """Return what happens to an alive server that stays silent. The time is given only if it is certain."""
+    due = server.disconnected_in
     if not conf().enabled:
         return ExpectedLoss("nobody")
     if server.check_age is not None and server.check_age > UNCHECKED_AFTER * conf().interval:
@@ -41,13 +47,13 @@ def expected_loss(server: TimedServer) -> ExpectedLoss:
 
 
 def next_transition(server: TimedServer) -> dict[str, Any] | None:
-    """Where a server as `servers_with_timing()` has it, with what it holds, goes next by itself, when, and why.
+    """Return the next automatic transition of a server: `to`, `at` (None: not known) and `reason`.
 
-    None: nowhere.
+    The server comes from `servers_with_timing()` and has `live` or `held`. Return None if no transition follows.
     """
 
     def transition_to(to: ServerState, seconds: float | None, reason: str) -> dict[str, Any]:
-        at = None if seconds is None else server.now + timedelta(seconds=max(0, seconds))
+        at = None if seconds is None else moment_after(server.now, max(0, seconds))
         return {"to": to.value, "at": at, "reason": reason}
 
     if server.state == ServerState.INACTIVE:
@@ -60,9 +66,9 @@ def next_transition(server: TimedServer) -> dict[str, Any] | None:
             return None
         if expected.by == "check_to_come":
             return transition_to(ServerState.DISCONNECTED, None, "once liveness checks run again")
-        return transition_to(ServerState.DISCONNECTED, server.overdue_in, "unless a heartbeat arrives before")
+        return transition_to(ServerState.DISCONNECTED, server.disconnected_in, "unless a heartbeat arrives before")
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
-        return transition_to(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
+        return transition_to(ServerState.NOT_RUNNING, server.lost_in, "unless it ends or sends a heartbeat before")
     if not has_work_to_recover(server):
         return transition_to(ServerState.NOT_RUNNING, 0, "it holds nothing")
     if server.moves_in is None:

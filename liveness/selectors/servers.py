@@ -1,4 +1,4 @@
-"""Servers, with how long each is silent, and when it is lost and its attempts move."""
+"""Selectors of servers with their silence, and the times at which they are lost and their attempts are recovered."""
 
 from datetime import datetime
 from functools import cache
@@ -17,15 +17,20 @@ from liveness.sql import sql
 
 
 def servers_with_silence() -> QuerySet[Server]:
-    """Servers with `silence` in seconds; whether they are `fresh`: their heartbeats come in time for them to get work;
-    whether `silent`: alive, and without a heartbeat for two intervals, at this read; whether they are the control
-    plane's `own` processes, and whether something is wrong with them, `needs_attention`."""
+    """Return servers with these values, as of this query:
+
+    - `silence`: seconds since the last heartbeat, or since the registration.
+    - `fresh`: the last heartbeat is within STALENESS_MULTIPLIER intervals.
+    - `silent`: alive, but without a heartbeat for two intervals.
+    - `own`: a process of the control plane itself.
+    - `needs_attention`: silent, lost, or ending but not gracefully.
+    """
     return build_servers_with_silence(conf().staleness_multiplier).all()
 
 
 @cache
 def build_servers_with_silence(staleness_multiplier: float) -> QuerySet[Server]:
-    """Once: to put a query together costs more than to ask it."""
+    """Return a cached queryset, because building it costs more than running it."""
     last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
@@ -36,17 +41,17 @@ def build_servers_with_silence(staleness_multiplier: float) -> QuerySet[Server]:
 
 
 def seconds_of(rule: str, since: str = "0", **params: Any) -> SqlExpression:
-    """What a rule says, in seconds; None where it says infinity, which is never."""
+    """Return an expression: the time of a rule minus `since`, in seconds. SQL's infinity (never) becomes None."""
     return SqlExpression(f"(nullif({compose_statement(sql.app, rule)}, 'infinity') - {since})", FloatField(), **params)
 
 
 def seconds_until(moment: str, **params: Any) -> SqlExpression:
-    """Seconds of observed time until a moment that the sweeps act on, the rule `moment`; None: never."""
+    """Return an expression: the seconds of observed time until the time of the rule `moment`; None means never."""
     return seconds_of(moment, "(select observed_now())", **params)
 
 
 class TimedServer(Server):
-    """What `servers_with_timing()` knows of a server, for whoever reads it; never stored."""
+    """Type of the servers of `servers_with_timing()` and `servers_with_attempts()`; it has no table."""
 
     silence: float
     fresh: bool
@@ -57,7 +62,7 @@ class TimedServer(Server):
     since: float
     lost_in: float
     moves_in: float | None
-    overdue_in: float
+    disconnected_in: float
     braked: bool
     brake_lets_go_in: float | None
     check_age: float | None
@@ -72,11 +77,16 @@ class TimedServer(Server):
 
 
 def servers_with_timing() -> QuerySet[TimedServer]:
-    """Servers as `servers_with_silence()` has them, with what a reader asks next, in seconds by the database's clock:
-    `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, without a heartbeat), `lost_in` and
-    `moves_in` (its running attempts; None: never), for how long these stay with it once it is lost, `grace` (None: for
-    good), and `check_age`; whether it is `braked`, and in how many seconds the brake begins to let go,
-    `brake_lets_go_in`; `now`."""
+    """Return the servers of `servers_with_silence()` with more values. Durations are in seconds.
+
+    - `now`: the database's time.
+    - `age` and `since`: since the registration, and since the last change of state.
+    - `disconnected_in`: until the server is DISCONNECTED, if it sends no heartbeat.
+    - `lost_in`: until it is lost. `moves_in`: until its running attempts are recovered; None means never.
+    - `grace`: time that running attempts stay with a lost server; None means without limit.
+    - `check_age`: since the last liveness check.
+    - `braked`: a brake holds the server. `brake_lets_go_in`: until the brake begins to release servers.
+    """
     settings = conf()
     return build_servers_with_timing(
         settings.staleness_multiplier, settings.initial_delay, settings.brake_max_hold
@@ -87,15 +97,15 @@ def servers_with_timing() -> QuerySet[TimedServer]:
 def build_servers_with_timing(
     staleness_multiplier: float, initial_delay: float, brake_max_hold: float
 ) -> QuerySet[TimedServer]:
-    """Once; see `build_servers_with_silence`."""
-    servers: Any = build_servers_with_silence(staleness_multiplier).annotate(
+    """Return a cached queryset; see `build_servers_with_silence`."""
+    servers: QuerySet[Any] = build_servers_with_silence(staleness_multiplier).annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
         lost_in=seconds_until("lost_at"),
         moves_in=seconds_until("running_attempts_move_at"),
         grace=seconds_of("grace_of_attempts"),
-        overdue_in=seconds_until("disconnected_at", initial_delay=initial_delay),
+        disconnected_in=seconds_until("disconnected_at", initial_delay=initial_delay),
         braked=sql.build_expression("is_held_by_brake", BooleanField()),
         brake_lets_go_in=seconds_until("brake_lets_go_at", brake_max_hold=brake_max_hold),
         check_age=sql.build_expression("check_age", FloatField()),
@@ -104,7 +114,8 @@ def build_servers_with_timing(
 
 
 def servers_with_attempts() -> QuerySet[TimedServer]:
-    """Servers as the API answers them: as `servers_with_timing()` has them, with the attempts they hold, `live`."""
+    """Return the servers of `servers_with_timing()` with the attempts that they hold (`live`), for the API."""
     attempts: Any = Server._meta.get_field("attempts").related_model
     held = attempts.objects.live().order_by("claimed_at")
-    return servers_with_timing().prefetch_related(Prefetch("attempts", held, to_attr="live"))
+    servers: QuerySet[TimedServer] = servers_with_timing().prefetch_related(Prefetch("attempts", held, to_attr="live"))
+    return servers

@@ -1,5 +1,6 @@
-"""What an operator did, or a client to its own jobs and executions: an event that says to what, who, when and why. Each
-service writes its own, in the transaction in which it acts; statements that act by themselves have the step
+"""Events of actions of operators and clients: the action, its subject, the actor, the time and the note.
+
+Each service writes the event in the transaction of its action. SQL statements that act by themselves use the step
 `new_action_event`.
 """
 
@@ -17,30 +18,30 @@ OPERATOR = f"{Mover.OPERATOR}:"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What something was done to: of what type, its key, and its name if it has one."""
+class ActionSubject:
+    """Subject of an action: its type, its key, and its name if it has one."""
 
     type: states.Subject
     id: object = ""
     name: str = ""
 
     def __str__(self) -> str:
-        """As people say it; the whole instance goes without saying."""
+        """Return the name for people. It is empty for the whole control plane."""
         if self.type in (states.Subject.JOB, states.Subject.EXECUTION, states.Subject.TRIGGER, states.Subject.TOKEN):
             return f"{self.type} {self.name or self.id}"
         return self.name
 
 
-INSTANCE = Subject(states.Subject.INSTANCE)
+INSTANCE = ActionSubject(states.Subject.INSTANCE)
 
 
 def format_actor(name: str) -> str:
-    """An operator as events name him: `operator:NAME`."""
+    """Return the actor of an operator's event: `operator:NAME`."""
     return f"{OPERATOR}{name}"
 
 
-def record_action(action: str, by: str, note: str, subject: Subject, **of: object) -> None:
-    """Write the event of an action, with a line in the log; `of` are further columns. What nobody did has none."""
+def record_action(action: str, by: str, note: str, subject: ActionSubject, **of: object) -> None:
+    """Write the event of an action and a log line. `of` are further columns. Do nothing if `by` is empty."""
     if not by:
         return
     ServerEvent.objects.create(
@@ -55,7 +56,7 @@ def record_action(action: str, by: str, note: str, subject: Subject, **of: objec
     log_action(action, by, note, subject)
 
 
-def log_action(action: str, by: str, note: str, subject: Subject) -> None:
-    """The log line of an action whose event a statement wrote."""
+def log_action(action: str, by: str, note: str, subject: ActionSubject) -> None:
+    """Write the log line of an action. Its event is already written."""
     who = by.partition(":")[0].capitalize()
     log.info(f"{who}: {action} {subject}".rstrip(), actor=by, reason=note, subject=str(subject.id))

@@ -1,11 +1,13 @@
-"""A server is heard. The heartbeat itself is `record_beats`; here is what happens when it says something new."""
+"""Record heartbeats of servers.
+
+The SQL step `record_beats` records the heartbeat itself; this module applies the state that a heartbeat reports.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from controlplane.core.database import transaction
+from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import retry_from_start
 from liveness import states
 from liveness.errors import (
@@ -19,7 +21,7 @@ from liveness.models import Server, ServerEvent
 from liveness.services import transitions
 from liveness.services.results import results
 from liveness.services.tokens import ServerToken
-from liveness.sql import sql
+from liveness.sql import OWN_EVENTS_LIMIT, sql
 from liveness.states import Mover, ServerState
 
 REPORTED_STATES = states.server_reported_states()
@@ -27,10 +29,10 @@ REPORTED_STATES = states.server_reported_states()
 
 @dataclass(frozen=True)
 class ServerHeartbeat:
-    """What a server says in a heartbeat; `schedulable` False cordons it, by itself and with a reason.
+    """Content of a heartbeat. `schedulable` False means that the server cordons itself, for `reason`.
 
-    A `witness` of our own proves that heartbeats of others can get in: it came the way that theirs come when they list
-    attempts, which touches all that heartbeats touch.
+    `witness` marks a heartbeat of the control plane itself that proves that heartbeats can arrive. It takes the same
+    path as a worker's heartbeat with attempts, so it needs everything that heartbeats need.
     """
 
     state: ServerState | None = None
@@ -40,7 +42,7 @@ class ServerHeartbeat:
     witness: bool = False
 
     def statement_parameters(self) -> dict[str, Any]:
-        metrics = None if self.metrics is None else orjson.dumps(self.metrics).decode()
+        metrics = None if self.metrics is None else write_json(self.metrics).decode()
         return {
             "metrics": metrics,
             "schedulable": self.schedulable,
@@ -51,19 +53,21 @@ class ServerHeartbeat:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """Where a heartbeat that says something new has taken its server."""
+    """State of a server after the state that its heartbeat reported was applied."""
 
     state: ServerState
     is_reactivated: bool = False
-    """It was given up and is back, under REACTIVATE_ON_HEARTBEAT: whoever keeps what it held sees to what is gone."""
+    """The server was lost and is RUNNING again, under REACTIVATE_ON_HEARTBEAT. The caller ends the attempts that it no
+    longer holds."""
 
 
 @retry_from_start
 def record_heartbeat(token: ServerToken, beat: ServerHeartbeat) -> Any:
-    """Hear a server that holds no attempts: its row after the beat. One round trip unless it changes its state.
+    """Record the heartbeat of a server that holds no attempts, and return its row.
 
-    Raises ServerUnknown, TokenRevoked, ServerDisconnected, ServerNotRunning, or IllegalTransition, in which case the
-    beat still counts. A worker is heard alike: jobs/services/heartbeats.py.
+    It needs one round trip unless the server changes its state. Raise ServerUnknown, TokenRevoked, ServerDisconnected,
+    ServerNotRunning or IllegalTransition; after an IllegalTransition the heartbeat still counts. Heartbeats of workers
+    are recorded by jobs/services/heartbeats.py.
     """
     with results.count_answer():
         row = record_beat(token, beat)
@@ -75,7 +79,7 @@ def record_heartbeat(token: ServerToken, beat: ServerHeartbeat) -> Any:
 
 
 def record_beat(token: ServerToken, beat: ServerHeartbeat) -> Any | None:
-    """The plain beat of a server: its row as it is now, or None when it may not beat."""
+    """Record a heartbeat without its reported state. Return the server's row, or None if it may send no heartbeat."""
     with results.take_due_counts() as counts:
         return sql.record_server_heartbeat.fetch_row(
             server=token.server,
@@ -86,21 +90,23 @@ def record_beat(token: ServerToken, beat: ServerHeartbeat) -> Any | None:
 
 
 def says_nothing_new(beat: ServerHeartbeat, row: Any | None) -> bool:
-    """Whether a beat whose server has this `row` since (None: it may not beat) leaves the server where it is."""
+    """Return True if a heartbeat does not change the state of its server. `row` is the result of `record_beat`."""
     return row is not None and (beat.state is None or (beat.state == row.state and beat.state in REPORTED_STATES))
 
 
 def apply_reported_state(token: ServerToken, beat: ServerHeartbeat) -> ReportedState:
-    """Take the server where its beat says it is, in the caller's transaction.
+    """Change the server to the state that its heartbeat reports, in the caller's transaction.
 
-    Who was silent may beat now that it is TERMINATING or reactivated: the caller records that in the same transaction,
-    so that no check finds it silent in between.
+    A silent server may send heartbeats again after it is TERMINATING or reactivated. The caller records this heartbeat
+    in the same transaction, so that no liveness check finds the server silent in between.
     """
     server = lock_server(token)
     state, wanted = ServerState(server.state), beat.state
+    if server.ended_at is not None:
+        raise ServerNotRunning("The machine of this server reported that none of its processes runs any more.")
     if server.reactivate_on_heartbeat and state in states.REACTIVATABLE and wanted in {None, *states.ALIVE}:
         transitions.change_state(
-            server, ServerState.RUNNING, Mover.SERVER, actor="server", reason="heard again: reactivated"
+            server, ServerState.RUNNING, Mover.SERVER, actor="server", reason="reactivated by a heartbeat"
         )
         return ReportedState(ServerState.RUNNING, is_reactivated=True)
     if state in states.RETIRED and not has_ended_as(server, wanted):
@@ -108,22 +114,24 @@ def apply_reported_state(token: ServerToken, beat: ServerHeartbeat) -> ReportedS
     if state == ServerState.DISCONNECTED and wanted not in {ServerState.TERMINATING, *states.TERMINATED}:
         raise ServerDisconnected
     if wanted is not None and wanted not in REPORTED_STATES:
-        raise IllegalTransition(f"A server cannot say of itself that it is {wanted}.", state=state.value)
+        raise IllegalTransition(f"A server cannot report the state {wanted}.", state=state.value)
     if wanted is None or wanted == state or state in states.RETIRED:
         return ReportedState(state)
+    if {wanted, state} == states.REVERSIBLE and changes_too_often(server):
+        return ReportedState(state)
     if wanted in states.TERMINATED and ServerState.TERMINATING in states.TRANSITIONS[state]:
-        # The beat that said TERMINATING was lost: two events all the same.
+        # The heartbeat that reported TERMINATING was lost. Both transitions get their event anyway.
         transitions.change_state(
-            server, ServerState.TERMINATING, Mover.SERVER, actor="server", reason="on its way to its end"
+            server, ServerState.TERMINATING, Mover.SERVER, actor="server", reason="it is shutting down"
         )
     transitions.change_state(server, wanted, Mover.SERVER, actor="server", reason=beat.reason)
     return ReportedState(wanted)
 
 
 def complete_changed_row(token: ServerToken, row: Any | None, reported: ReportedState) -> Any:
-    """The row of a server that was taken elsewhere, with the fence of the state that it is in now.
+    """Return the row of a server whose state has changed, with the fence of its new state.
 
-    An ended server (None) is answered but moves no clock.
+    A server that has ended (`row` is None) gets a response, but its heartbeat time does not change.
     """
     if row is None:
         row = sql.read_ended_server.fetch_row(server=token.server)
@@ -135,17 +143,22 @@ def complete_changed_row(token: ServerToken, row: Any | None, reported: Reported
 
 
 def lock_server(token: ServerToken) -> Server:
-    """The server of a token, its row locked. Raises ServerUnknown or TokenRevoked."""
+    """Lock and return the server of a token. Raise ServerUnknown or TokenRevoked."""
     server = Server.objects.select_for_update(no_key=True).filter(pk=token.server).first()
     if server is None:
         raise ServerUnknown
     if server.token_version != token.version:
-        raise TokenRevoked("This server token was revoked: register again.")
+        raise TokenRevoked("The server token was revoked. Register again.")
     return server
 
 
+def changes_too_often(server: Server) -> bool:
+    """Return True if the server caused so many events within the last hour that it must keep its state."""
+    return sql.count_own_events.fetch_only_row(server=server.pk).events >= OWN_EVENTS_LIMIT
+
+
 def has_ended_as(server: Server, state: ServerState | None) -> bool:
-    """Whether the server itself reported this final state: then its last beat is merely repeated."""
+    """Return True if the server already reported this final state, so that its last heartbeat is only repeated."""
     if state not in states.TERMINATED:
         return False
     return ServerEvent.objects.filter(server_id=server.pk, to_state=state, actor="server").exists()

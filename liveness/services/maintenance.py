@@ -1,6 +1,6 @@
-"""What an operator does to the whole control plane, or to a cluster: maintenance, and the release of the brake.
+"""Actions of operators on the whole control plane or on a cluster: maintenance, and the release of the brake.
 
-Each with a note, and with exactly one event. Each raises the 409 that says why it does not apply now.
+Each action has a note and writes exactly one event. An action that does not apply raises a Problem with status 409.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,18 @@ from liveness import states
 from liveness.errors import AlreadyInMaintenance, BrakeNotEngaged, NoSuchCluster, NotInMaintenance
 from liveness.models import Brake, ClusterMaintenance, Instance
 from liveness.selectors.clusters import is_known_cluster
-from liveness.services.action_events import INSTANCE, Subject, record_action
+from liveness.services.action_events import INSTANCE, ActionSubject, record_action
 
 
 @retried_atomic
 def enter_maintenance(by: str, note: str, seconds: float | None = None, cluster: str = "") -> None:
-    """Nobody gets new work, or nobody of a cluster; running work finishes, submissions queue. After so many seconds the
-    next liveness check ends it; None: somebody does. Raises NoSuchCluster."""
+    """Enter maintenance: no server (of the cluster) gets new work; running work finishes and submissions wait.
+
+    The first liveness check after `seconds` ends it; None means that an operator ends it. An empty `cluster` means the
+    whole control plane. Raise NoSuchCluster or AlreadyInMaintenance.
+    """
     if cluster and not is_known_cluster(cluster):
-        raise NoSuchCluster(f"No server of the cluster {cluster} has ever registered.")
+        raise NoSuchCluster(f"No server of the cluster {cluster} is known. Check the name.")
     lock_maintenance(cluster)
     ensure_may_enter_maintenance(cluster)
     until = None if seconds is None else ClockTimestamp() + timedelta(seconds=seconds)
@@ -38,7 +41,10 @@ def enter_maintenance(by: str, note: str, seconds: float | None = None, cluster:
 
 @retried_atomic
 def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
-    """Work is given out again; to a cluster, unless the whole control plane is in maintenance too."""
+    """Exit maintenance of a cluster or (empty) of the whole control plane. Raise NotInMaintenance.
+
+    A cluster still gets no work if the whole control plane is in maintenance.
+    """
     lock_maintenance(cluster)
     ensure_may_exit_maintenance(cluster)
     ended: dict[str, Any] = {"maintenance_ended_observed": ObservedNow()}
@@ -51,45 +57,53 @@ def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
 
 
 def lock_maintenance(cluster: str) -> None:
-    """Who else begins or ends some, of whatever scope, waits for this transaction; and the check that ends this one, as
-    its time is over."""
+    """Lock maintenance until the end of the transaction.
+
+    Others that enter or exit any maintenance wait, and so does the liveness check that ends this one.
+    """
     Instance.objects.select_for_update().get()
     ClusterMaintenance.objects.select_for_update().filter(cluster=cluster).first()
 
 
 def read_maintenance(cluster: str) -> datetime | None:
-    """Since when a cluster, or (empty) the whole control plane, is in maintenance by itself."""
+    """Return the time since which a cluster or (empty) the whole control plane is in maintenance, or None."""
     if not cluster:
         return Instance.objects.get().maintenance_since
     return ClusterMaintenance.objects.filter(cluster=cluster).values_list("since", flat=True).first()
 
 
-def subject_of(cluster: str) -> Subject:
-    return Subject(states.Subject.INSTANCE, cluster, f"cluster {cluster}") if cluster else INSTANCE
+def subject_of(cluster: str) -> ActionSubject:
+    return ActionSubject(states.Subject.INSTANCE, cluster, f"cluster {cluster}") if cluster else INSTANCE
 
 
 @retried_atomic
-def release_brake(by: str, note: str, type: str | None = None, cluster: str | None = None) -> list[str]:
-    """Let the silent servers that the brake holds be disconnected, of one type or of all, of one cluster or of all; the
-    types released. Each brake that is released has an event of its own."""
-    released = list(engaged_brakes(type, cluster).select_for_update())
+def release_brake(
+    by: str, note: str, type: str | None = None, cluster: str | None = None, namespace: str | None = None
+) -> list[str]:
+    """Release brakes, so that the silent servers they hold are disconnected. Return the types of these servers.
+
+    `type`, `cluster` and `namespace` limit the brakes; None means all. Each released brake has its own event. Raise
+    BrakeNotEngaged if no brake is engaged.
+    """
+    released = list(engaged_brakes(type, cluster, namespace).select_for_update())
     ensure_may_release_brake(released)
     Brake.objects.filter(pk__in=[brake.pk for brake in released]).update(released_by=by, release_reason=note)
     for brake in released:
-        record_action("brake_released", by, note, Subject(states.Subject.BRAKE, brake.key, brake.words))
+        record_action("brake_released", by, note, ActionSubject(states.Subject.BRAKE, brake.key, brake.words))
     return sorted({brake.type for brake in released})
 
 
-def engaged_brakes(type: str | None, cluster: str | None) -> QuerySet[Brake]:
-    """Those that hold, of a type or of all, of a cluster or of all."""
-    chosen = {name: value for name, value in (("type", type), ("cluster", cluster)) if value}
-    return Brake.objects.filter(**chosen, released_by=None).order_by("type", "cluster")
+def engaged_brakes(type: str | None, cluster: str | None, namespace: str | None = None) -> QuerySet[Brake]:
+    """Return the engaged brakes of a type, cluster and namespace; an empty value means all."""
+    scope = {"type": type, "cluster": cluster, "namespace": namespace}
+    chosen = {name: value for name, value in scope.items() if value}
+    return Brake.objects.filter(**chosen, released_by=None).order_by("type", "namespace", "cluster")
 
 
 def ensure_may_enter_maintenance(cluster: str = "") -> None:
     if (since := read_maintenance(cluster)) is not None:
         scope = f"The cluster {cluster}" if cluster else "The control plane"
-        raise AlreadyInMaintenance(f"{scope} is in maintenance since {since:%F %T} UTC.")
+        raise AlreadyInMaintenance(f"{scope} has been in maintenance since {since:%F %T} UTC.")
 
 
 def ensure_may_exit_maintenance(cluster: str = "") -> None:

@@ -1,7 +1,7 @@
-"""What an operator does to servers: each with a note, and with exactly one event.
+"""Actions of operators on servers.
 
-None of it counts as dead, but for `disconnect_server`. Each raises NoSuchServer, or the 409 that says why it does not
-apply now; nothing is changed then.
+Each action has a note and writes exactly one event. It raises NoSuchServer, or a Problem with status 409 if it does not
+apply; then it changes nothing. Only `disconnect_server` makes a server count as lost.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from liveness.errors import (
 )
 from liveness.models import Server
 from liveness.services import transitions
-from liveness.services.action_events import OPERATOR, Subject, record_action
+from liveness.services.action_events import OPERATOR, ActionSubject, record_action
 from liveness.states import Mover, ServerState
 
 NO_CORDON: dict[str, Any] = {"cordoned_by": None, "cordon_reason": "", "cordon_until": None}
@@ -32,8 +32,11 @@ NO_DRAIN: dict[str, Any] = {"drain_deadline": None, "drain_until_observed": None
 
 @retried_atomic
 def cordon_server(server: UUID, by: str, note: str, duration: float | None = None) -> None:
-    """It gets no new work; what it holds goes on. An operator's cordon takes the place of the server's own. After so
-    many seconds the next liveness check lifts it; None: somebody does."""
+    """Give a server no new work; its present work continues.
+
+    An operator's cordon replaces the server's own one. The first liveness check after `duration` seconds lifts it; None
+    means that an operator lifts it.
+    """
     row = lock_server(server, ensure_may_cordon)
     Server.objects.filter(pk=row.pk).update(cordoned_by=by, cordon_reason=note, cordon_until=end_of(duration))
     note_action(row, "cordon", by, note)
@@ -41,7 +44,7 @@ def cordon_server(server: UUID, by: str, note: str, duration: float | None = Non
 
 @retried_atomic
 def uncordon_server(server: UUID, by: str, note: str) -> None:
-    """It gets work again, whoever cordoned it; a server whose own probe still fails cordons itself again."""
+    """Give a server work again, even if it cordoned itself. If its own probe still fails, it cordons itself again."""
     row = lock_server(server, ensure_may_uncordon)
     Server.objects.filter(pk=row.pk).update(**NO_CORDON)
     note_action(row, "uncordon", by, note)
@@ -51,10 +54,11 @@ def uncordon_server(server: UUID, by: str, note: str) -> None:
 def drain_server(
     server: UUID, by: str, note: str, deadline: float | None = None, duration: float | None = None
 ) -> None:
-    """Cordon it and give it `deadline` seconds, by default its grace period, to finish what it holds.
+    """Cordon a server and give it `deadline` seconds (default: its grace period) to finish its attempts.
 
-    Then it gives back what is left; what it still holds a timeout later is recovered (`recover_attempts`). After
-    `duration` seconds the next liveness check lifts the drain and the cordon; None: somebody does.
+    After the deadline it gives the rest back. Attempts that it still holds one timeout later are recovered
+    (`recover_attempts`). The first liveness check after `duration` seconds lifts the drain and the cordon; None means
+    that an operator lifts them.
     """
     row = lock_server(server, ensure_may_drain)
     seconds = row.termination_grace_period if deadline is None else deadline
@@ -64,7 +68,7 @@ def drain_server(
         cordon_until=end_of(duration),
         drain_deadline=ClockTimestamp() + timedelta(seconds=seconds),
         drain_until_observed=ObservedNow() + seconds,
-        # By the name of the jobs' foreign key: the one thing known here of what servers hold.
+        # `attempts` is the related name of a foreign key of the app jobs, which this app must not import.
         drain_held=row.attempts.filter(finished_at=None).count(),
     )
     note_action(row, "drain", by, note)
@@ -72,7 +76,7 @@ def drain_server(
 
 @retried_atomic
 def undrain_server(server: UUID, by: str, note: str) -> None:
-    """It gets work again: the drain and the cordon are lifted."""
+    """Lift the drain and the cordon of a server, so that it gets work again."""
     row = lock_server(server, ensure_may_undrain)
     Server.objects.filter(pk=row.pk).update(**NO_CORDON, **NO_DRAIN)
     note_action(row, "undrain", by, note)
@@ -80,26 +84,26 @@ def undrain_server(server: UUID, by: str, note: str) -> None:
 
 @retried_atomic
 def disconnect_server(server: UUID, by: str, note: str) -> None:
-    """It counts as lost, as if it had been silent for its timeout; `recover_attempts` says when its jobs move."""
+    """Disconnect a server, as if it had been silent for its timeout. `recover_attempts` recovers its jobs later."""
     row = lock_server(server, ensure_may_disconnect)
     transitions.change_state(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
 
 
 def end_of(duration: float | None) -> Any:
-    """Of what lasts for so many seconds; None: for good."""
+    """Return the time when the duration ends, or None if it never ends."""
     return None if duration is None else ClockTimestamp() + timedelta(seconds=duration)
 
 
 def ensure_may_cordon(server: Server) -> None:
     ensure_is_alive(server)
     if server.cordoned_by is not None and server.cordoned_by.startswith(OPERATOR):
-        raise AlreadyCordoned(f"This server is cordoned already, by {server.cordoned_by}.", state=server.state)
+        raise AlreadyCordoned(f"The server is already cordoned by {server.cordoned_by}.", state=server.state)
 
 
 def ensure_may_uncordon(server: Server) -> None:
     ensure_is_alive(server)
     if server.drain_deadline is not None:
-        raise ServerDraining("This server is being drained: undrain it, which also uncordons it.", state=server.state)
+        raise ServerDraining("The server is being drained. Undrain it, which also uncordons it.", state=server.state)
     if server.cordoned_by is None:
         raise NotCordoned(state=server.state)
 
@@ -107,7 +111,7 @@ def ensure_may_uncordon(server: Server) -> None:
 def ensure_may_drain(server: Server) -> None:
     ensure_is_alive(server)
     if server.drain_deadline is not None:
-        raise ServerDraining("This server is being drained already; undrain it first.", state=server.state)
+        raise ServerDraining("The server is already being drained. Undrain it first.", state=server.state)
 
 
 def ensure_may_undrain(server: Server) -> None:
@@ -123,11 +127,11 @@ def ensure_may_disconnect(server: Server) -> None:
 
 def ensure_is_alive(server: Server) -> None:
     if server.state not in states.ALIVE:
-        raise ServerNotAlive(f"This server is {server.state}, not alive: it gets no work anyway.", state=server.state)
+        raise ServerNotAlive(f"The server is {server.state}, so it gets no work.", state=server.state)
 
 
 def lock_server(server: UUID, guard: Callable[[Server], None]) -> Server:
-    """The server, its row locked, if that may be done to it now."""
+    """Lock and return a server. Raise NoSuchServer, or the Problem of `guard` if the action does not apply."""
     row = Server.objects.select_for_update(no_key=True).filter(pk=server).first()
     if row is None:
         raise NoSuchServer
@@ -136,8 +140,8 @@ def lock_server(server: UUID, guard: Callable[[Server], None]) -> Server:
 
 
 def note_action(server: Server, action: str, by: str, note: str) -> None:
-    """The event of an action that changes no state."""
+    """Write the event of an action that changes no state."""
     record_action(
-        action, by, note, Subject(states.Subject.SERVER, server.pk, server.name),
+        action, by, note, ActionSubject(states.Subject.SERVER, server.pk, server.name),
         server_id=server.pk, server_name=server.name, from_state=server.state, to_state=server.state,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Servers and the clock after the database was restored from a backup."""
+"""Correct servers and the clock after the database was restored from a backup."""
 
 from liveness import states
 from liveness.models import Server
@@ -8,8 +8,10 @@ from liveness.states import ServerState
 
 
 def lose_servers(by: str, note: str) -> int:
-    """All that are alive are DISCONNECTED, in the transaction of the caller; how many. The brake holds none: it is no
-    silence. The rest have ended, or end already."""
+    """Disconnect all alive servers, in the caller's transaction. Return how many.
+
+    The brake does not hold them, because they are not disconnected for silence.
+    """
     alive = list(Server.objects.filter(state__in=states.ALIVE).select_for_update(no_key=True).order_by("pk"))
     reason = note or "the database was restored"
     Server.objects.filter(pk__in=[server.pk for server in alive]).update(
@@ -21,5 +23,5 @@ def lose_servers(by: str, note: str) -> int:
 
 
 def move_clock() -> None:
-    """Observed time stands until a check finds that heartbeats get in."""
+    """Stop observed time until a check finds that heartbeats arrive."""
     sql.move_clock.fetch_rows()

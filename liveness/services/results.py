@@ -1,7 +1,8 @@
-"""How heartbeats were answered, for `heartbeats_total{result}`.
+"""Count the results of heartbeats. The metric `heartbeats_total{result}` shows them.
 
-A process counts its own, and every few seconds one of its beats takes the counts along to the table of tallies: a row
-for each beat would cost as much as the beat. What a process counted in its last seconds ends with it.
+Each process counts in memory. Every few seconds one of its heartbeats writes the counts to the table of tallies,
+because a row for each heartbeat would cost as much as the heartbeat. The counts of the last seconds of a process are
+lost.
 """
 
 import threading
@@ -11,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
+from django.db import Error
 
+from controlplane.core.database.errors import classify
 from controlplane.core.problems import Problem
 
 ACCEPTED, UNAVAILABLE = "accepted", "database_unavailable"
 PAUSE = 5
-"""Seconds between two beats that take counts along."""
+"""Seconds between two heartbeats that write the counts."""
 
 
 class HeartbeatResults:
@@ -27,26 +29,30 @@ class HeartbeatResults:
         self._taken_at = float("-inf")
 
     def count(self, result: str, number: int = 1) -> None:
-        """So many beats were accepted, or refused with this code."""
+        """Add heartbeats with this result: `accepted`, or the code of the refusal."""
         with self._lock:
             self._counted[result] += number
 
     @contextmanager
     def count_answer(self) -> Iterator[None]:
-        """Count how the heartbeat is answered that is recorded meanwhile."""
+        """Count the result of the heartbeat that the `with` block records."""
         try:
             yield
         except Problem as refusal:
             self.count(refusal.code)
             raise
-        except (OperationalError, InterfaceError):
-            self.count(UNAVAILABLE)
+        except Error as error:
+            if classify(error):
+                self.count(UNAVAILABLE)
             raise
         self.count(ACCEPTED)
 
     @contextmanager
     def take_due_counts(self) -> Iterator[dict[str, Any]]:
-        """The parameters of a beat that takes along what is due, which mostly is nothing. If it fails, another will."""
+        """Yield the parameters of a heartbeat that writes the due counts; mostly there are none.
+
+        If the `with` block fails, a later heartbeat writes them.
+        """
         due: Counter[str] = Counter()
         with self._lock:
             if self._counted and time.monotonic() - self._taken_at >= PAUSE:

@@ -1,24 +1,28 @@
-"""Tokens: made, checked and revoked.
+"""Create, check and revoke tokens.
 
-API tokens are 256 random bits; only their SHA-256 is kept. Server tokens are signed, so that
-checking one needs no query, and the same registration yields the same token.
+API tokens have 256 random bits; only their SHA-256 is stored. Server tokens are signed, so that a check needs no query,
+and the same registration always gets the same token.
 """
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, lru_cache
+from itertools import starmap
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core import signing
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import F
 from django.utils.crypto import salted_hmac
 
-from controlplane.core import database
+from controlplane.core import database, signing_keys
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
@@ -27,10 +31,14 @@ from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
-from liveness.services.action_events import Subject, record_action
+from liveness.services.action_events import ActionSubject, record_action
 from liveness.sql import sql
 from liveness.sql.rows.tokens import FoundToken
 from liveness.states import Mover, ServerState
+
+REMEMBERED_LIMIT = 10_000
+"""Number of API tokens that a process remembers."""
+remembered: OrderedDict[bytes, ApiToken] = OrderedDict()
 
 API_PREFIX = "cp_"
 SERVER_PREFIX = "cps_"
@@ -39,10 +47,11 @@ SALT = "liveness.server-token"
 
 @dataclass(frozen=True)
 class ServerToken:
-    """What a server token says of its bearer."""
+    """Content of a server token. `replacement` is the token under the present key, if an earlier key signed it."""
 
     server: UUID
     version: int
+    replacement: str | None = None
 
     @cached_property
     def server_text(self) -> str:
@@ -51,7 +60,7 @@ class ServerToken:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What may be registered with a worker token: what is None is not bound."""
+    """Limits of the servers that a worker token may register; None means no limit."""
 
     types: list[str] | None = None
     tags: list[str] | None = None
@@ -69,7 +78,10 @@ def create_token(
     note: str = "",
     namespace: str = DEFAULT_NAMESPACE,
 ) -> str:
-    """A new API token; its text is shown this once. `expires_in` is in seconds; `by` is the operator who wants it."""
+    """Create an API token and return its text, which is not stored.
+
+    `expires_in` is in seconds; None means that it never expires. `by` is the operator who creates it.
+    """
     if namespace != DEFAULT_NAMESPACE:
         make_permissions(namespace, DEFAULT_NAMESPACE)
     text = API_PREFIX + secrets.token_urlsafe(32)
@@ -88,7 +100,7 @@ def create_token(
 
 
 def make_permissions(*namespaces: str) -> None:
-    """What a group is given to reach some namespaces, and no others."""
+    """Create the permissions that give access to single namespaces."""
     content_type = ContentType.objects.get_for_model(Server)
     for name in namespaces:
         Permission.objects.get_or_create(
@@ -99,18 +111,19 @@ def make_permissions(*namespaces: str) -> None:
 
 
 def get_session_token(user: int, name: str, role: str) -> ApiToken:
-    """Whose the jobs are that somebody submits who is signed in: a token that nobody can say, for its digest is that of
-    no text."""
-    session_digest = salted_hmac("liveness.session", str(user), algorithm="sha256").digest()
+    """Return the token that owns the jobs of a signed-in user. No text has its digest, so nobody can call with it."""
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    present, *earlier = (salted_hmac("liveness.session", str(user), key, algorithm="sha256").digest() for key in keys)
+    if earlier and not ApiToken.objects.filter(digest=present).exists():
+        ApiToken.objects.filter(digest__in=earlier).update(digest=present)
     token, _ = ApiToken.objects.get_or_create(
-        digest=session_digest, defaults={"name": name, "role": role, "prefix": "session"}
+        digest=present, defaults={"name": name, "role": role, "prefix": "session"}
     )
     return token
 
 
 def get_project_token() -> ApiToken:
-    """Whose the jobs are that the code of the project itself submits: a token that nobody can say, as those of
-    sessions."""
+    """Return the token that owns the jobs of the project's own code. No text has its digest."""
     if row := _read_token(PROJECT_DIGEST):
         return _as_token(row)
     token, _ = ApiToken.objects.get_or_create(
@@ -124,7 +137,7 @@ def digest_token(text: str) -> bytes:
 
 
 def _read_token(digest: bytes) -> FoundToken | None:
-    # In several statements at once, which otherwise counts as what may change something.
+    # `fetch_prepared_rows` sends several statements at once, which otherwise count as a possible change.
     with database.reading():
         return next(iter(fetch_prepared_rows(sql.find_api_token, digest=digest)), None)
 
@@ -136,8 +149,9 @@ def _as_token(row: FoundToken) -> ApiToken:
 
 
 def find_token(text: str) -> ApiToken:
-    """The API token with this text. Raises TokenRefused, TokenExpired or TokenRevoked."""
-    row = _read_token(digest_token(text))
+    """Return the API token with this text. Raise TokenRefused, TokenExpired or TokenRevoked."""
+    digest = digest_token(text)
+    row = _read_token(digest)
     if row is None:
         raise TokenRefused
     token = _as_token(row)
@@ -145,14 +159,29 @@ def find_token(text: str) -> ApiToken:
         raise TokenRevoked(f"The token {token.prefix}… was revoked at {token.revoked_at}.")
     if row.is_expired:
         raise TokenExpired(f"The token {token.prefix}… expired at {token.expires_at}.")
+    remembered[digest] = token
+    remembered.move_to_end(digest)
+    if len(remembered) > REMEMBERED_LIMIT:
+        remembered.popitem(last=False)
     return token
 
 
+def recall_token(text: str) -> ApiToken | None:
+    """Return the API token if `find_token` found it before. The caller's statement must check that it is still valid.
+
+    A token never changes, apart from the times at which it expires or is revoked.
+    """
+    return remembered.get(digest_token(text))
+
+
 def revoke_tokens(prefix: str, by: str, note: str = "", *, with_servers: bool = False) -> tuple[int, int]:
-    """Revoke the API tokens that begin with `prefix`, from the next request on; how many. The servers that registered
-    with them, or with those that were revoked before, live on, or are ended; how many are."""
+    """Revoke the API tokens that begin with `prefix`, from the next request on. Return how many.
+
+    With `with_servers`, also disconnect the servers that registered with them or with earlier revoked tokens of this
+    prefix. Return the number of these servers as second value.
+    """
     revoked = revoke_valid_tokens(prefix, by, note)
-    # Only now: nothing registers with them any more.
+    # After the commit above, because no new server can register with the tokens from then on.
     return len(revoked), end_servers(prefix, by, note, revoked) if with_servers else 0
 
 
@@ -168,10 +197,10 @@ def revoke_valid_tokens(prefix: str, by: str, note: str) -> list[ApiToken]:
 
 @retried_atomic
 def end_servers(prefix: str, by: str, note: str, noted: Collection[ApiToken]) -> int:
-    """End the tokens of all servers that were registered with the revoked tokens that begin with `prefix`; how many.
+    """Revoke the server tokens of all servers that registered with revoked tokens of this prefix. Return how many.
 
-    Those that are alive are DISCONNECTED, so that what they hold moves as soon as they must have stopped it, and no
-    brake takes their silence for an outage. Of tokens that were revoked before there is an event, of `noted` there is.
+    Alive servers are DISCONNECTED. Their attempts are recovered when their code must have stopped, and the brake does
+    not take their silence for an outage. Write an event for each token except those in `noted`, which have one.
     """
     registered = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
     servers = registered.select_related("token")
@@ -180,44 +209,63 @@ def end_servers(prefix: str, by: str, note: str, noted: Collection[ApiToken]) ->
     Server.objects.filter(pk__in=[server.pk for server in ended]).update(token_version=F("token_version") + 1)
     for server in ended:
         if server.state in states.ALIVE:
-            reason = "the token that it registered with was revoked"
+            reason = "the API token of its registration was revoked"
             transitions.change_state(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
     for token in {server.token for server in ended} - {*noted}:
         record_action("end_servers", by, note, token_subject(token))
     return len(ended)
 
 
-def token_subject(token: ApiToken) -> Subject:
-    return Subject(states.Subject.TOKEN, token.pk, f"{token.name} ({token.prefix}…)")
+def token_subject(token: ApiToken) -> ActionSubject:
+    return ActionSubject(states.Subject.TOKEN, token.pk, f"{token.name} ({token.prefix}…)")
 
 
-def build_signer() -> signing.Signer:
-    if (key := conf().signing_key) is None:
-        return signing.Signer(salt=SALT)
-    return signing.Signer(key=key, salt=SALT, fallback_keys=[])
+def list_signing_keys() -> list[tuple[str, str]]:
+    """Return (setting, key) of the keys of server tokens. The first key signs; all are accepted."""
+    earlier = [
+        ('LIVENESS["SIGNING_KEY_FALLBACKS"]', key) for key in signing_keys.split_keys(conf().signing_key_fallbacks)
+    ]
+    if (key := conf().signing_key) is not None:
+        return [('LIVENESS["SIGNING_KEY"]', key), *earlier]
+    of_django = [("SECRET_KEY_FALLBACKS", key) for key in settings.SECRET_KEY_FALLBACKS]
+    return [("SECRET_KEY", settings.SECRET_KEY), *earlier, *of_django]
+
+
+def build_signer(keys: Sequence[tuple[str, str]]) -> signing.Signer:
+    """Return a signer that signs with the first of these keys and accepts all of them.
+
+    Raise ImproperlyConfigured for a weak key: the owner of one token could find it, and forge tokens of all servers.
+    """
+    for weakness in filter(None, starmap(signing_keys.explain_weak_key, keys)):
+        raise ImproperlyConfigured(weakness)
+    (_, key), *earlier = keys
+    return signing.Signer(key=key, salt=SALT, fallback_keys=[key for _, key in earlier])
 
 
 def sign_server_token(server: UUID, version: int, registrar: UUID) -> str:
-    """The server token of a registration: the same for the same."""
-    return SERVER_PREFIX + build_signer().sign(f"{server.hex}.{version}.{registrar.hex}")
+    """Return the server token of a registration. The same arguments always give the same token."""
+    return SERVER_PREFIX + build_signer(list_signing_keys()).sign(f"{server.hex}.{version}.{registrar.hex}")
 
 
 def refuse_revoked(token: ServerToken) -> None:
-    """Raises ServerUnknown or TokenRevoked; the hot calls find that out in their own statement."""
+    """Raise ServerUnknown or TokenRevoked. Hot calls check this in their own statement instead."""
     version = Server.objects.filter(pk=token.server).values_list("token_version", flat=True).first()
     if version is None:
         raise ServerUnknown
     if version != token.version:
-        raise TokenRevoked("This server token was revoked: register again.")
+        raise TokenRevoked("The server token was revoked. Register again.")
 
 
-@lru_cache(maxsize=20_000)  # a server says the same for as long as it lives
+@lru_cache(maxsize=20_000)  # a server sends the same token with each call
 def read_server_token(text: str) -> ServerToken:
-    """What a server token says. Raises TokenRefused when it was not signed here."""
+    """Return the content of a server token. Raise TokenRefused if none of our keys signed it."""
     try:
-        server, version, _ = build_signer().unsign(text.removeprefix(SERVER_PREFIX)).split(".")
+        signer = build_signer(list_signing_keys())
+        content = signer.unsign(text.removeprefix(SERVER_PREFIX))
+        server, version, _ = content.split(".")
+        present = SERVER_PREFIX + signer.sign(content)
+        return ServerToken(UUID(server), int(version), None if present == text else present)
     except (signing.BadSignature, ValueError):
         raise TokenRefused(
-            "This server token was not made by this control plane (or its SECRET_KEY has changed)."
+            "The server token was not signed by this control plane, or the SECRET_KEY has changed. Register again."
         ) from None
-    return ServerToken(UUID(server), int(version))

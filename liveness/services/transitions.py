@@ -1,4 +1,4 @@
-"""The gate through which one server changes state. Sweeps have statements of their own, under the same guards."""
+"""Change the state of one server. Statements that change many have the same guards, in the database's triggers."""
 
 from uuid import UUID
 
@@ -13,9 +13,9 @@ log = structlog.get_logger()
 
 
 def change_state(server: Server, to: ServerState, mover: Mover, *, actor: str, reason: str) -> None:
-    """Take a server, whose row the caller has locked, to another state. Its event is written by a trigger.
+    """Change the state of a server whose row the caller has locked. A trigger writes the event.
 
-    Raises IllegalTransition when the table does not allow it.
+    Raise IllegalTransition if the table of transitions does not allow it.
     """
     from_ = ServerState(server.state)
     if not states.is_legal_transition(from_, to, mover, reactivates=server.reactivate_on_heartbeat):
@@ -26,7 +26,7 @@ def change_state(server: Server, to: ServerState, mover: Mover, *, actor: str, r
 
 
 def log_transition(server: UUID, name: str, from_: str, to: str, actor: str, reason: str) -> None:
-    """The log line of a transition."""
+    """Write the log line of a transition."""
     log.info(
         f"Server {name}: {from_} → {to}",
         server=str(server),

@@ -1,4 +1,4 @@
-"""The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
+"""SQL books of this app, one for each service. controlplane/core/sql_book.py explains their syntax."""
 
 from controlplane.agent.limits import FENCE_MARGIN
 from controlplane.core.sql_book import define_numbers, define_states
@@ -18,7 +18,9 @@ define_states(
 )
 
 BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
-"""Upper bounds in histograms, in seconds."""
-define_numbers(BUCKETS=BUCKETS, FENCE_MARGIN=FENCE_MARGIN)
+"""Upper bounds of the histograms, in seconds."""
+OWN_EVENTS_LIMIT = 30
+"""Largest number of events per hour of changes that a server can undo itself: its own cordon, and MAINTENANCE."""
+define_numbers(BUCKETS=BUCKETS, FENCE_MARGIN=FENCE_MARGIN, OWN_EVENTS_LIMIT=OWN_EVENTS_LIMIT)
 
 sql = LivenessStatements("liveness")

@@ -1,15 +1,16 @@
 -- step: clock_of_this_check -> liveness_clock
--- the clock as it stood when a check began to judge, in place of the table: it may have advanced since
+-- Replace the clock table by the reading at the start of this check, because the clock may have advanced since.
 liveness_clock as (select tick, %(reading)s::float8 as reading from liveness_clock)
 
 -- step: servers_let_go_by_brake -> let_go
--- Of those that a brake has held for its longest: the 10 per cent, at least one, that were silent longest. What other
--- checks of the same tick have let go is counted in. Where two brakes hold a server, the one that has held it for longer lets it go.
+-- Select the servers that an old brake releases at this check: the longest silent 10 per cent, and at least one.
+-- Servers that other checks of the same tick released count too. If two brakes hold a server, the older one releases it.
 let_go as (
     select id from (
-        select s.id, row_number() over same_brake as place, count(*) over (partition by s.type, holding.cluster) as of_all,
+        select s.id, row_number() over same_brake as place, count(*) over same_brake_in_all as of_all,
                (select count(*) from liveness_server already_let_go
-                 where already_let_go.type = s.type and holding.cluster in ('', already_let_go.cluster)
+                 where already_let_go.type = s.type and already_let_go.namespace = s.namespace
+                   and holding.cluster in ('', already_let_go.cluster)
                    and already_let_go.disconnected_observed is not null
                    and already_let_go.state = 'DISCONNECTED' and already_let_go.state_changed_tick = clock.tick) as already_let_go
           from liveness_server s
@@ -18,27 +19,28 @@ let_go as (
                select brake.cluster, brake.engaged_observed
                  from liveness_brake brake where {{holds(brake, s)}}
                 order by brake.engaged_observed, brake.cluster limit 1) holding
-         where {{is_overdue(s)}}
+         where {{is_timed_out(s)}}
            and s.type in (select brake.type from liveness_brake brake where brake.released_by is null)
            and holding.engaged_observed + %(brake_max_hold)s <= clock.reading
-        window same_brake as (partition by s.type, holding.cluster order by s.heard_observed, s.id)
+        window same_brake_in_all as (partition by s.type, s.namespace, holding.cluster),
+               same_brake as (same_brake_in_all order by s.heard_observed, s.id)
     ) ranked
      where place + already_let_go <= greatest(1, ceil((of_all + already_let_go) / 10.0))
 )
 
 -- step: servers_to_disconnect(let_go) -> silent_servers
--- Alive servers that were silent for longer than their own timeout, but for those the brake holds.
--- A heartbeat that holds its row is skipped; one that has just committed fails the condition, which is
--- judged again on the row as it is then. Either way the heartbeat wins.
+-- Select the alive servers that were silent for longer than their timeout, except those that a brake holds.
+-- Race: a concurrent heartbeat always wins. If it still has the row's lock, the row is skipped. If it has just
+-- committed, PostgreSQL checks the condition again on the new row.
 silent_servers as (
     select s.id, clock.reading - s.heard_observed as silence
       from liveness_server s, liveness_clock clock
-     where {{is_overdue(s)}}
-       -- The brakes are read once: this is judged for each of a hundred thousand.
-       and (s.type <> all (array(select brake.type from liveness_brake brake
-                                  where brake.released_by is null and brake.cluster = ''))
-            and (s.type, s.cluster) not in (select brake.type, brake.cluster from liveness_brake brake
-                                             where brake.released_by is null)
+     where {{is_timed_out(s)}}
+       -- Subqueries that read the brakes only once, because this condition is checked for up to 100,000 servers.
+       and ((s.type, s.namespace) not in (select brake.type, brake.namespace from liveness_brake brake
+                                           where brake.released_by is null and brake.cluster = '')
+            and (s.type, s.namespace, s.cluster) not in (select brake.type, brake.namespace, brake.cluster
+                                                           from liveness_brake brake where brake.released_by is null)
             or s.id in (select id from let_go))
        and (%(only)s::uuid[] is null or s.id = any(%(only)s))
      order by s.id
@@ -46,20 +48,21 @@ silent_servers as (
 )
 
 -- statement: advance_clock
--- A check begins: observed time advances. Checks that begin within half an interval of one another are one tick, and
--- what waits for "the next check" waits for the next tick: ten checks at once do what one does.
--- Time counts only if heartbeats could get in at this check and at the one before: after an outage the servers have a
--- whole interval to come back before anything is held against them. It advances by no more than the heartbeats since
--- were credited, which is `credit`, whatever the interval is by now. Only our own processes are believed.
+-- Start a check: begin a tick and advance observed time.
+-- Checks within half an interval share one tick, so that ten checks at once have the effect of one.
+-- Observed time advances only if heartbeats could arrive at this check and at the one before. After an outage servers
+-- therefore have a whole interval to send a heartbeat before silence counts. It advances by `credit` at most, which the
+-- check before set from its interval. Only heartbeats of the control plane's own processes count as proof.
 -- takes: own_digest bytea, window float8, interval numeric
--- returns: tick bigint, reading float8, witnessed bool, set_back_by float8
+-- returns: tick bigint, earlier float8, reading float8, witnessed bool, set_back_by float8
 -- row: AdvancedClock
 with witness as (
     select exists (
         select from liveness_server s
          where s.type <> 'WORKER' and {{is_own(s)}}
            and s.witnessed_at <= clock_timestamp()
-           and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen
+           and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen,
+           (select clock.reading from liveness_clock clock limit 1) as earlier
 )
 update liveness_clock c
    set tick = c.tick + 1,
@@ -70,76 +73,112 @@ update liveness_clock c
        moved_at = case when witness.seen and c.witnessed then clock_timestamp() else c.moved_at end,
        credit = %(interval)s * 1.5,
        witnessed = witness.seen,
-       -- The database's clock may have been set back, by that and by what had passed since the tick before.
+       -- If the database's clock was set back, it was by at least this difference.
        set_back_by = c.set_back_by + greatest(extract(epoch from c.tick_at - clock_timestamp()), 0)
   from witness
  where abs(extract(epoch from clock_timestamp() - c.tick_at)) >= %(interval)s / 2.0
-returning c.tick, c.reading, c.witnessed, c.set_back_by
+returning c.tick, witness.earlier, c.reading, c.witnessed, c.set_back_by
+
+-- statement: list_stale_workers
+-- List alive workers (or one of them) whose heartbeat is stale, the latest heartbeat first.
+-- takes: server uuid, staleness_multiplier float8, limit bigint
+-- returns: id uuid, type text, name text, silence float8
+-- row: StaleWorker
+select s.id, s.type, s.name, (select observed_now()) - s.heard_observed as silence
+  from liveness_server s
+ where s.state in {{ALIVE}} and s.type = 'WORKER' and s.last_heartbeat_at is not null and not {{is_fresh(s)}}
+   and (%(server)s::uuid is null or s.id = %(server)s)
+ order by s.heard_observed desc, s.id
+ limit %(limit)s
+
+-- statement: list_newly_stale_servers
+-- List alive servers whose heartbeat became stale between two readings of observed time.
+-- takes: earlier float8, reading float8, staleness_multiplier float8, limit bigint
+-- returns: id uuid, type text, name text, silence float8
+-- row: StaleServer
+select s.id, s.type, s.name, %(reading)s - s.heard_observed as silence
+  from liveness_server s
+ where s.state in {{ALIVE}} and s.last_heartbeat_at is not null
+   and %(reading)s - s.heard_observed >= s.heartbeat_interval * %(staleness_multiplier)s
+   and %(earlier)s - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s
+ order by s.heard_observed, s.id
+ limit %(limit)s
 
 -- statement: read_observed_time
--- Observed time, as the last check that advanced it left it; and whether anybody is overdue by it, or held by a brake: of
--- a hundred thousand servers that are all heard nothing more is asked.
+-- Read observed time, and whether a server is silent for longer than its timeout or a brake exists. If not, the check
+-- reads nothing more.
 -- takes: initial_delay float8
 -- returns: reading float8, is_due bool
 select clock.reading, exists (select from liveness_brake)
-       or exists (select from liveness_server s where {{is_overdue(s)}}) as is_due
+       or exists (select from liveness_server s where {{is_timed_out(s)}}) as is_due
   from liveness_clock clock
 
 -- statement: judge_brake
--- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer. Where
--- a type is not held as a whole, so is each cluster of it by itself: of a network that fails others need not be behind.
--- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout. Who fell
--- silent together is overdue one after the other, over a heartbeat interval and more: once the first would go, all that
--- are silent count, so that nobody goes while too many are. Only servers that were heard for longer than their
--- timeout count: else whoever may register a few, and leaves them, would keep the dead of others from being disconnected.
+-- Engage the brake for each server type of which too many would be disconnected at once, and end it if they are fewer.
+-- Each namespace has its own brakes. Otherwise a token of one namespace could register servers, abandon them, and so
+-- prevent the disconnection of dead servers in other namespaces.
+-- If a type is not held in all clusters, each of its clusters is checked separately, because the network of one may have
+-- failed. The counts include alive servers and those that were disconnected for silence within their last timeout.
+-- Servers that fell silent together reach their timeouts one after the other, over more than a heartbeat interval. Once
+-- the first has reached it, all silent ones count, so that none is disconnected while too many are silent. Only servers that
+-- sent heartbeats for longer than their timeout count, so that servers abandoned after registration hold no brake.
 -- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
--- returns: type text, cluster text, silent int, alive int, is_on bool, changed bool
+-- returns: type text, namespace text, cluster text, silent int, alive int, is_on bool, changed bool
 -- row: JudgedBrake
 with counts_by_scope as (
-    select s.type, case grouping(s.cluster) when 1 then '' else s.cluster end as cluster,
+    select s.type, s.namespace, case grouping(s.cluster) when 1 then '' else s.cluster end as cluster,
            count(*) as alive,
-           count(*) filter (where s.state not in {{ALIVE}} or {{is_overdue(s)}} or {{is_falling_silent(s)}}) as silent,
-           count(*) filter (where {{is_overdue(s)}}) as overdue
+           count(*) filter (where s.state not in {{ALIVE}} or {{is_timed_out(s)}} or {{is_falling_silent(s)}}) as silent,
+           count(*) filter (where {{is_timed_out(s)}}) as timed_out
       from liveness_server s, liveness_clock clock
      where (s.state in {{ALIVE}} or s.disconnected_observed > clock.reading - s.timeout)
        and s.heard_observed - s.created_observed > s.timeout
-     group by grouping sets ((s.type), (s.type, s.cluster))
+     group by grouping sets ((s.type, s.namespace), (s.type, s.namespace, s.cluster))
+),
+whole_types as (
+    select * from counts_by_scope where cluster = ''
 ),
 too_silent as (
-    select c.type, c.cluster, c.alive, c.silent from counts_by_scope c
+    select c.type, c.namespace, c.cluster, c.alive, c.silent from counts_by_scope c
      where c.silent >= %(brake_minimum)s and c.silent >= %(brake_share)s * c.alive
-       and (c.overdue > 0
-            or exists (select from liveness_brake b where b.type = c.type and b.cluster in ('', c.cluster)))
+       and (c.timed_out > 0
+            or exists (select from liveness_brake b
+                        where b.type = c.type and b.namespace = c.namespace and b.cluster in ('', c.cluster)))
 ),
 scopes_to_hold as (
-    select * from too_silent scope
+    select scope.* from too_silent scope
+      join whole_types whole using (type, namespace)
      where scope.cluster = ''
-           -- Its brake stays, and with it since when it has held and whether it is released, when all fall silent as well:
-           -- else a fleet that does so time and again would keep the dead of a cluster for ever.
-        or (exists (select from liveness_brake b where b.type = scope.type and b.cluster = scope.cluster)
-            or not exists (select from too_silent whole where whole.type = scope.type and whole.cluster = ''))
-           -- The one cluster of a type is all of it.
-           and scope.alive < (select whole.alive from counts_by_scope whole where whole.type = scope.type and whole.cluster = '')
+           -- Keep the brake of a cluster, with its age and its release, if the whole type falls silent too. Otherwise a
+           -- fleet that falls silent again and again would hold the dead servers of a cluster forever.
+        or (exists (select from liveness_brake b
+                     where b.type = scope.type and b.namespace = scope.namespace and b.cluster = scope.cluster)
+            or not exists (select from too_silent held
+                            where held.type = scope.type and held.namespace = scope.namespace and held.cluster = ''))
+           -- A type with a single cluster needs only the brake on the whole type.
+           and scope.alive < whole.alive
 ),
 ended_brakes as (
     delete from liveness_brake b
-     where (b.type, b.cluster) not in (select type, cluster from scopes_to_hold) returning b.type, b.cluster
+     where (b.type, b.namespace, b.cluster) not in (select type, namespace, cluster from scopes_to_hold)
+ returning b.type, b.namespace, b.cluster
 ),
 engaged_brakes as (
-    insert into liveness_brake as b (type, cluster, engaged_observed, silent, alive)
-    select scope.type, scope.cluster,
-           -- What a cluster is left with of the brake on its type has been held since then.
+    insert into liveness_brake as b (type, namespace, cluster, engaged_observed, silent, alive)
+    select scope.type, scope.namespace, scope.cluster,
+           -- A cluster's brake that continues the brake on the whole type keeps its start time.
            coalesce((select whole.engaged_observed from liveness_brake whole
-                      where whole.type = scope.type and whole.cluster = '' and scope.cluster <> ''), clock.reading),
+                      where whole.type = scope.type and whole.namespace = scope.namespace
+                        and whole.cluster = '' and scope.cluster <> ''), clock.reading),
            scope.silent, scope.alive
-      from scopes_to_hold scope, liveness_clock clock order by scope.type, scope.cluster
-        -- A release is for those who were silent then: when more are, it is another incident.
-        on conflict (type, cluster) do update
+      from scopes_to_hold scope, liveness_clock clock order by scope.type, scope.namespace, scope.cluster
+        -- A release covers only the servers that were silent then. More silent servers engage the brake again.
+        on conflict (type, namespace, cluster) do update
            set silent = excluded.silent, alive = excluded.alive,
                engaged_observed = case when b.released_by is not null and excluded.silent > b.silent
                                        then excluded.engaged_observed else b.engaged_observed end,
                released_by = case when excluded.silent > b.silent then null else b.released_by end
- returning type, cluster, silent, alive, xmax = 0 as is_new
+ returning type, namespace, cluster, silent, alive, xmax = 0 as is_new
 ),
 new_events as (
     insert into liveness_serverevent (subject_type, subject_id, subject_name, action, actor, reason)
@@ -149,12 +188,12 @@ new_events as (
     union all
     select 'brake', {{brake_key(b)}}, {{brake_words(b)}}, 'brake_ended', 'liveness', 'fewer are silent' from ended_brakes b
 )
-select type, cluster, silent, alive, true as is_on, is_new as changed from engaged_brakes
+select type, namespace, cluster, silent, alive, true as is_on, is_new as changed from engaged_brakes
 union all
-select type, cluster, null, null, false, true from ended_brakes
+select type, namespace, cluster, null, null, false, true from ended_brakes
 
 -- statement: disconnect_silent_servers
--- The silent become DISCONNECTED.
+-- Disconnect the servers that are silent for longer than their timeout.
 -- takes: reading float8, initial_delay float8, brake_max_hold float8, only uuid[]
 -- returns: id uuid, type text, name text, reason text, silence float8
 -- row: DisconnectedServer
@@ -181,8 +220,7 @@ detection_tallies as (
 select id, type, name, reason, seconds as silence from disconnected_servers
 
 -- statement: deactivate_servers
--- What was seen NOT_RUNNING becomes INACTIVE.
--- NOT_RUNNING since an earlier check: it was to be seen for one interval.
+-- Make servers INACTIVE that have been NOT_RUNNING since an earlier check, so that the state was visible for an interval.
 -- takes: only uuid[]
 -- returns: id uuid, name text, reason text
 with servers_to_deactivate as (
@@ -200,7 +238,7 @@ update liveness_server s
 returning s.id, s.name, s.state_reason as reason
 
 -- statement: end_expired_maintenance
--- Maintenance that was to last until now ends. The cluster is empty where it was that of the whole control plane.
+-- End expired maintenance. An empty cluster stands for the whole control plane.
 -- takes: only text[]
 -- returns: cluster text
 with expired as (
@@ -211,7 +249,7 @@ with expired as (
      where due.until <= clock_timestamp() and (%(only)s::text[] is null or due.cluster = any(%(only)s))
 ),
 -- due: select cluster as id from expired
--- The row of the whole control plane before those of clusters, as an operator's end has it.
+-- Lock the row of the whole control plane before those of clusters, in the same order as an operator's exit.
 ended_of_all as (
     update liveness_instance
        set maintenance_since = null, maintenance_until = null, maintenance_by = '', maintenance_note = '',
@@ -220,7 +258,7 @@ ended_of_all as (
  returning '' as cluster
 ),
 noted_end_of_clusters as (
-    -- Not where they are tried for themselves: they end though this row cannot be written.
+    -- Skipped when rows are retried one by one, so that a cluster's maintenance ends even if this row cannot be written.
     update liveness_instance
        set maintenance_ended_observed = observed_now()
      where (select min(cluster) from expired) <> '' and %(only)s::text[] is null
@@ -239,12 +277,12 @@ ended as (
 ),
 new_events as (
     insert into liveness_serverevent (subject_type, subject_id, subject_name, action, actor, reason)
-    select 'instance', cluster, case when cluster <> '' then 'cluster ' || cluster else '' end, 'maintenance_exit', 'liveness', 'its time was over' from ended
+    select 'instance', cluster, case when cluster <> '' then 'cluster ' || cluster else '' end, 'maintenance_exit', 'liveness', 'it expired' from ended
 )
 select cluster from ended
 
 -- statement: end_expired_cordons
--- Servers that were cordoned, or drained, until now get work again.
+-- Lift expired cordons and drains.
 -- takes: only uuid[]
 -- returns: id uuid, name text
 -- row: UncordonedServer
@@ -268,19 +306,19 @@ new_events as (
     insert into liveness_serverevent
            (subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
     select 'server', id::text, name, id, name, state, state, case when was_draining then 'undrain' else 'uncordon' end,
-           'liveness', 'its time was over'
+           'liveness', 'it expired'
       from uncordoned_servers
 )
 select id, name from uncordoned_servers
 
 -- statement: note_check_finished
--- A check went through.
+-- Record that a check succeeded.
 -- takes: took float8
 -- returns: finished_at timestamptz
 update liveness_clock set finished_at = clock_timestamp(), took = %(took)s returning finished_at
 
 -- statement: fold_tallies
--- What was counted since becomes one row for each counter. Who reads meanwhile sees all of it before or after.
+-- Merge the rows of each counter into one. Concurrent readers see the sum of the old rows or of the new one.
 -- returns: id bigint
 with deleted_tallies as (
     delete from liveness_tally

@@ -1,5 +1,5 @@
 -- step: record_beats(heartbeats) -> beat
--- Servers are heard, as they `heartbeats`: each one HOT update and a line of history. An ended server moves no clock.
+-- Record heartbeats: one HOT update and one row of history for each server. Servers that have ended are not updated.
 beat as (
     update liveness_server s
        set last_heartbeat_at = clock_timestamp(),
@@ -19,42 +19,47 @@ beat as (
       from heartbeats
      where s.id = any(array[heartbeats.id])
        and s.token_version = heartbeats.version
-       and s.state in {{MAY_HEARTBEAT}}
+       and s.state in {{MAY_HEARTBEAT}} and s.ended_at is null
  returning s.*, {{fence_after(s)}} as fence_after
 ),
 counted_results as (
-    -- Of beats before this one; see services/results.py.
+    -- Results of earlier heartbeats; see services/results.py.
     insert into liveness_tally (name, labels, number)
     select 'heartbeats', array[r.result], r.number from unnest(%(results)s::text[], %(counts)s::int[]) as r (result, number)
 ),
 server_heartbeats as (
-    insert into liveness_heartbeat (at, server_id, role)
-    select last_heartbeat_at, id, 'server' from beat
+    insert into liveness_heartbeat (at, server_id) select last_heartbeat_at, id from beat
 )
 
 -- step: new_cordon_event(beat) -> new_cordon_event
--- That a server has cordoned itself, or lifts that; as it was before its beat this statement sees it still.
+-- Write the event of a server that cordons itself or lifts its own cordon. The statement still sees the cordon before
+-- the heartbeat. A server that does so too often gets no more events for a while, but its cordon still counts.
 new_cordon_event as (
     insert into liveness_serverevent
            (subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
     select 'server', beat.id::text, beat.name, beat.id, beat.name, beat.state, beat.state,
-           case when beat.cordoned_by is null then 'uncordon' else 'cordon' end, 'server', %(reason)s
+           case when beat.cordoned_by is null then 'uncordon' else 'cordon' end, 'server',
+           case when own.events = {{OWN_EVENTS_LIMIT}} - 1
+                then concat_ws('; ', nullif(%(reason)s, ''), 'more changes within the hour are not recorded')
+                else %(reason)s end
       from beat
      cross join lateral (select s.cordoned_by from liveness_server s where s.id = beat.id offset 0) before
+     cross join lateral (select {{own_events(beat)}} as events) own
      where %(schedulable)s::bool is not null
        and (before.cordoned_by is null and beat.cordoned_by = 'server'
             or before.cordoned_by = 'server' and beat.cordoned_by is null)
+       and own.events < {{OWN_EVENTS_LIMIT}}
 )
 
 -- step: beat_of_one_server -> heartbeats
--- What one server says of itself.
+-- Return the heartbeat of one server as a row.
 heartbeats as (
     select %(server)s::uuid as id, %(version)s::int as version, %(metrics)s::jsonb as metrics,
            %(schedulable)s::bool as schedulable, %(reason)s::text as reason, %(witness)s::bool as witness
 )
 
 -- statement: record_server_heartbeat
--- The heartbeat of a server that has no attempts to speak of.
+-- Record the heartbeat of a server without attempts.
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
 --   counts int[]
 -- returns: state text, heartbeat_interval float8, cordoned_by text|null, fence_after float8|null,
@@ -66,7 +71,7 @@ with {{beat_of_one_server}},
 select beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after, beat.drain_deadline from beat
 
 -- statement: read_ended_server
--- What a server that ended is answered: it moves no clock, and what ran on it has stopped.
+-- Read the response for a server that has ended. Nothing is updated; its fence is 0, because its code has stopped.
 -- takes: server uuid
 -- returns: state text, heartbeat_interval float8, cordoned_by text|null, fence_after float8|null,
 --   drain_deadline timestamptz|null
@@ -76,7 +81,21 @@ select s.state, s.heartbeat_interval, s.cordoned_by, 0::float8 as fence_after, s
  where s.id = %(server)s
 
 -- statement: read_fence
--- For how long server may go on unheard, in the state that its heartbeat has just taken it to.
+-- Read the fence of a server in its new state: for how long its code may run without an answered heartbeat.
 -- takes: server uuid
 -- returns: fence_after float8|null
 select {{fence_after(s)}} as fence_after from liveness_server s where s.id = %(server)s
+
+-- statement: count_own_events
+-- Count the events that a server caused itself within the last hour, up to the limit.
+-- takes: server uuid
+-- returns: events bigint
+select {{own_events(s)}} as events from liveness_server s where s.id = %(server)s
+
+-- statement: read_heartbeat_age
+-- Read the seconds since the last heartbeat of a server, by the database's clock. Null if it never sent one.
+-- takes: server uuid
+-- returns: age float8|null
+-- row: HeartbeatAge
+select extract(epoch from clock_timestamp() - s.last_heartbeat_at)::float8 as age
+  from liveness_server s where s.id = %(server)s

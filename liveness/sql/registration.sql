@@ -1,12 +1,12 @@
 -- statement: register_server
--- Register a process, or find it again by its instance id; who may is judged here as well, under `lock_registrar`.
+-- Register a server, or find it by its instance id. The token's rights are checked here too, under `lock_registrar`.
 -- takes: digest bytea, type text, tags text[], cluster text, instance_id uuid, name text, hostname text, pid int,
 --   program text, max_concurrent int, capabilities jsonb, heartbeat_interval float8, timeout float8,
 --   termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool
 -- returns: id uuid, token_id uuid, token_version int, type text, name text, cluster text, state text,
 --   heartbeat_interval float8, timeout float8, termination_grace_period float8, worker_task_restart_strategy text,
 --   fence_after float8|null, is_new bool
--- row: RegisteredServer
+-- row: RegistrationRow
 with registrar as materialized (
     select t.id, t.namespace from liveness_apitoken t
      where t.digest = %(digest)s and t.role = 'worker' and t.revoked_at is null
@@ -17,7 +17,8 @@ with registrar as materialized (
        and (t.max_servers is null
             or exists (select from liveness_server s where s.token_id = t.id and s.instance_id = %(instance_id)s)
             or (select count(*) from liveness_server s where s.token_id = t.id and s.state in {{MAY_HEARTBEAT}}) < t.max_servers)
-       -- Who revokes the token waits for this one, and ends its server with the others; or this one for him, in vain.
+       -- Race with a revocation of the token: the revocation waits for this row and then ends this server too, or this
+       -- statement waits for the revocation and finds no valid token.
        for share
 )
 insert into liveness_server as s (
@@ -28,13 +29,13 @@ select %(type)s, %(name)s, %(cluster)s, registrar.namespace, %(hostname)s, %(pid
        %(heartbeat_interval)s, %(timeout)s, %(termination_grace_period)s, %(worker_task_restart_strategy)s,
        %(reactivate_on_heartbeat)s
   from registrar
-    -- Changes nothing, but waits for the one who registers the same at this moment, and finds what he made.
+    -- Changes nothing, but waits for a concurrent registration of the same instance and returns its row.
     on conflict (token_id, instance_id) do update set instance_id = excluded.instance_id
 returning s.id, s.token_id, s.token_version, s.type, s.name, s.cluster, s.state, s.heartbeat_interval, s.timeout,
           s.termination_grace_period, s.worker_task_restart_strategy, {{fence_after(s)}} as fence_after, xmax = 0 as is_new
 
 -- statement: lock_registrar
--- Those who register with a token that is bound to a number of servers count them one after the other.
+-- Lock a token with a limit of servers, so that concurrent registrations count its servers one after the other.
 -- takes: digest bytea
 -- returns: id uuid
 select t.id from liveness_apitoken t where t.digest = %(digest)s and t.max_servers is not null for no key update

@@ -1,61 +1,63 @@
 -- rule: is_held_by_brake(s)
--- server s keeps its state though it is silent, for a brake holds its type, or its type in its cluster
+-- a brake holds server s: it keeps its state although it is silent
 (exists (select from liveness_brake brake where {{holds(brake, s)}}))
 
 -- rule: holds(b, s)
 -- brake b holds server s
-(b.released_by is null and b.type = s.type and b.cluster in ('', s.cluster))
+(b.released_by is null and b.type = s.type and b.namespace = s.namespace and b.cluster in ('', s.cluster))
 
 -- rule: brake_key(b)
--- brake b as events and incidents have it
-case when b.cluster = '' then b.type else b.type || '/' || b.cluster end
+-- the key of brake b in events and incidents
+(b.type || case when b.namespace = 'default' then '' else '@' || b.namespace end
+ || case when b.cluster = '' then '' else '/' || b.cluster end)
 
 -- rule: brake_words(b)
--- the same as people say it
-case when b.cluster = '' then b.type else b.type || ' of cluster ' || b.cluster end
+-- the name of brake b for people
+(b.type || case when b.cluster = '' then '' else ' of cluster ' || b.cluster end
+ || case when b.namespace = 'default' then '' else ' of namespace ' || b.namespace end)
 
 -- rule: histogram_bucket
--- the bucket of a histogram that `seconds` falls in, by its upper bound
+-- the upper bound of the histogram bucket of `seconds`
 coalesce((select min(le) from unnest(array{{BUCKETS}}) le
            where seconds <= le)::text, '+Inf')
 
 -- rule: check_age
--- for how many seconds no liveness check has gone through (null: none ever did)
+-- seconds since the last liveness check succeeded (null: none has)
 (select extract(epoch from clock_timestamp() - clock.finished_at)::float8 from liveness_clock clock)
 
 -- rule: is_falling_silent(s)
--- alive server s was not heard in time by the reading of the check, and would be disconnected within one timeout
+-- alive server s is late by the reading of the check, and would be disconnected within one timeout
 (s.state in {{ALIVE}}
  and clock.reading - s.heard_observed
      >= least(s.heartbeat_interval * %(staleness_multiplier)s, s.timeout - s.heartbeat_interval)
  and {{disconnected_at(s)}} <= clock.reading + s.timeout)
 
 -- rule: fence_after(s)
--- seconds after its last heartbeat at which server s stops its jobs' code by itself: 20 per cent of its timeout before
--- they could be given away (null: never)
+-- seconds after its last heartbeat at which server s stops its jobs' code by itself (null: never). That is 20 per cent
+-- of its timeout before other workers could get the jobs
 (case when s.worker_task_restart_strategy <> 'NEVER' then
-    -- Of times in the thousands floats leave a trace of the sum.
+    -- Rounded, because sums of large floats have rounding errors.
     round(greatest({{given_away_at(s)}} - s.heard_observed - s.timeout * {{FENCE_MARGIN}}, 0)::numeric, 3)::float8
 end)
 
 -- rule: is_fresh(s)
--- server s was heard in time to be given work: exactly at the limit is stale, and no heartbeat yet is stale. By observed
--- time: an outage of the control plane makes nobody stale
+-- server s sent its last heartbeat within STALENESS_MULTIPLIER intervals. Exactly at the limit it is stale, and so is a
+-- server without a heartbeat. By observed time, so that an outage of the control plane makes no server stale
 (s.last_heartbeat_at is not null
  and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
 
 -- rule: heard_now(s)
--- observed time as server s is heard at this moment: a check that does not count takes back what was observed since the
--- one before, and what is heard of a server, or of code on it, is never before what was heard already
+-- the observed time of a heartbeat of server s now. Observed time between checks is an estimate that the next check may
+-- take back; the time of a heartbeat of a server, or of code on it, never goes back
 greatest(s.heard_observed, observed_now())
 
 -- rule: is_in_maintenance(s)
--- server s gets no new work: the control plane is in maintenance, or its cluster is
+-- the control plane or the cluster of server s is in maintenance, so s gets no new work
 ((select maintenance_since is not null from liveness_instance)
  or s.cluster in (select of_cluster.cluster from liveness_clustermaintenance of_cluster))
 
 -- rule: maintenances
--- what maintenance is in force, that of the whole control plane, which has no cluster, first (null: none)
+-- the maintenance in force as JSON (null: none). That of the whole control plane has no cluster and comes first
 (select jsonb_agg(to_jsonb(m) order by m.cluster nulls first)
    from (select null as cluster, maintenance_since as since, maintenance_until as until, maintenance_by as by,
                 maintenance_note as note
@@ -63,12 +65,42 @@ greatest(s.heard_observed, observed_now())
           union all
          select cluster, since, until, by, note from liveness_clustermaintenance) m)
 
+-- rule: age_of_transaction(x)
+-- the least seconds since transaction x.xid, if its start is not known: since the first heartbeat of a process of the
+-- control plane that was stored after it (null: none was)
+(select extract(epoch from clock_timestamp() - min(h.at))::float8
+   from (select h.at, h.xmin from liveness_heartbeat h
+          where h.server_id = (
+                select s.id from liveness_server s where s.type <> 'WORKER' order by s.last_heartbeat_at desc nulls last limit 1)
+          order by h.at desc limit 1000) h
+  where age(h.xmin) <= age(x.xid))
+
+-- rule: oldest_snapshot
+-- the session, prepared transaction or replication slot that has kept dead rows of this database for longest, as JSON
+-- (null: none). The processes of VACUUM keep none. Without the role pg_read_all_stats the times of the sessions of other
+-- roles cannot be read
+(select to_jsonb(x) - 'xid'
+   from (select x.kind, x.name, x.pid, x.xid, coalesce(extract(epoch from clock_timestamp() - x.since)::float8, {{age_of_transaction(x)}}, 0) as seconds
+           from (select case when a.datid is null then 'standby' else 'session' end as kind, a.application_name as name, a.pid,
+                        case when age(a.backend_xid) > age(a.backend_xmin) then a.backend_xid else coalesce(a.backend_xmin, a.backend_xid) end as xid,
+                        a.xact_start as since
+                   from pg_stat_activity a
+                  where (a.datname = current_database() or a.datid is null) and a.pid <> pg_backend_pid()
+                    and a.pid not in (select v.pid from pg_stat_progress_vacuum v)
+                  union all
+                 select 'slot', r.slot_name, r.active_pid, r.xmin, null from pg_replication_slots r
+                  union all
+                 select 'prepared', p.gid, null, p.transaction, p.prepared
+                   from pg_prepared_xacts p where p.database = current_database()) x
+          where x.xid is not null
+          order by seconds desc limit 1) x)
+
 -- rule: filters
--- what may keep a server from work, in the order in which a refusal names it: the server itself, then a job
+-- the filters that may exclude a server from work, in the order of their checks: of the server, then of the job
 array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 'capacity']
 
 -- rule: obstacle_to_work(s)
--- the first filter that keeps server s from any work (null: none)
+-- the first filter that excludes server s from all work (null: none)
 (case
     when s.type <> 'WORKER' then 'type'
     when s.state <> 'RUNNING' then 'state'
@@ -78,53 +110,53 @@ array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 
 end)
 
 -- rule: may_get_work(s)
--- server s may be given work
+-- server s may get work
 ({{obstacle_to_work(s)}} is null)
 
 -- rule: grace_of_attempts(s)
--- seconds for which the running attempts of server s are left with it once it is lost (infinity: for good)
+-- seconds for which the running attempts of server s stay with it after its loss (infinity: without limit)
 (case s.worker_task_restart_strategy
     when 'NEVER' then 'infinity'::float8 when 'IMMEDIATELY' then 0 else s.termination_grace_period
 end)
 
 -- rule: given_away_if_silent_at(s)
--- the observed time at which what runs on server s is given to another, if it was alive when it was last heard and is not
--- heard any more: by this its last heartbeat was answered its fence
+-- the observed time at which running attempts of server s are recovered, if it was alive at its last heartbeat and sends
+-- no other. The fence in the response to that heartbeat was computed from this time
 (s.heard_observed + s.timeout + {{grace_of_attempts(s)}})
 
 -- rule: given_away_at(s)
--- the earliest observed time at which what runs on server s is given to another, if s is not heard any more: the one
--- home of that rule. Recovery waits for it, and the fence (`fence_after`) ends the code before. A server that ended,
--- or failed, has stopped its code itself
+-- the earliest observed time at which running attempts of server s are recovered, if it sends no more heartbeats. This
+-- is the only definition of that time: recovery waits for it, and the fence (`fence_after`) ends the code before it. A
+-- server that reports its end or ERROR has stopped its code itself
 (case
     when s.worker_task_restart_strategy = 'NEVER' then 'infinity'::float8
     when s.state in {{ALIVE}} then {{given_away_if_silent_at(s)}}
-    when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{RETIRED}} then s.state_changed_observed
-    -- The grace period counts from the state in which it can finish what it holds: from TERMINATING, or from its loss.
+    when s.state = 'TERMINATED_GRACEFULLY' or {{has_ended(s)}} then s.state_changed_observed
+    -- The grace period starts when the server begins to finish its attempts: at TERMINATING, or at its loss.
     when s.state = 'TERMINATING' then greatest({{lost_if_silent_at(s)}}, s.state_changed_observed + {{grace_of_attempts(s)}})
     else {{lost_if_silent_at(s)}} + {{grace_of_attempts(s)}}
 end)
 
 -- rule: is_silent(s)
--- alive server s was not heard for two intervals, by observed time or by the clock on the wall. By both, so that every
--- stale server is silent, and none looks healthy while observed time stands still or after a clock was set back. A server
--- that was never heard counts from its registration
+-- alive server s sent no heartbeat for two intervals, by observed time or by wall time. Both are checked, so that every
+-- stale server is silent, and none looks healthy while observed time stands still or after a clock was set back. Before
+-- its first heartbeat, the time since its registration counts
 (s.state in {{ALIVE}}
  and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))
          >= s.heartbeat_interval * 2))
 
 -- rule: brake_lets_go_at(s)
--- the observed time from which the brake on the type of server s lets some go at each check (null: no brake holds it)
+-- the observed time from which the brake that holds server s releases some servers at each check (null: no brake)
 (select min(brake.engaged_observed) + %(brake_max_hold)s from liveness_brake brake where {{holds(brake, s)}})
 
 -- rule: needs_attention(s)
--- something is wrong with server s: it is silent, or on its way out otherwise than well
+-- server s is silent, lost, or ending but not gracefully
 (case when s.state in {{ALIVE}} then s.silent else s.state not in {{ENDED}} end)
 
 -- rule: lost_at(s)
--- the observed time at which server s was lost (null: it is not in a state that can be): at once when it says so
--- itself, a TERMINATING one when it falls silent for its timeout, or outstays grace + timeout though it beats
+-- the observed time at which server s was or will be lost (null: it is alive). A TERMINATING server is lost when it is
+-- silent for its timeout, or after grace period + timeout even if it sends heartbeats. Others are lost at their state change
 (case
     when s.state in {{ALIVE}} then null
     when s.state = 'TERMINATING' then least(
@@ -133,22 +165,22 @@ end)
 end)
 
 -- rule: running_attempts_move_at(s)
--- the observed time at which the running attempts of server s are given away (null: it is not lost)
+-- the observed time at which the running attempts of server s are recovered (null: it is alive)
 (case when s.state not in {{ALIVE}} then {{given_away_at(s)}} end)
 
--- rule: is_overdue(s)
--- alive server s is silent for longer than its timeout, and not new: by the reading of the check alone
+-- rule: is_timed_out(s)
+-- alive server s is silent for longer than its timeout, and not new. Only the reading of the check counts
 (s.state in {{ALIVE}}
  and clock.reading - s.heard_observed > s.timeout
  and clock.reading - s.created_observed >= %(initial_delay)s)
 
 -- rule: disconnected_at(s)
--- the observed time at which alive server s is DISCONNECTED, unless it is heard
+-- the observed time at which alive server s is DISCONNECTED, unless it sends a heartbeat
 greatest(s.heard_observed + s.timeout, s.created_observed + %(initial_delay)s)
 
 -- rule: lost_if_silent_at(s)
--- the observed time at which server s is lost, if it is not heard any more. A DISCONNECTED one may not know yet: no
--- operator's word is quicker than silence
+-- the observed time at which server s is lost, if it sends no more heartbeats. A server that an operator disconnected may
+-- not know it yet, so it is not lost sooner than by silence
 (case
     when s.state in {{ALIVE}} then s.heard_observed + s.timeout
     when s.state = 'DISCONNECTED' then greatest(s.state_changed_observed, s.heard_observed + s.timeout)
@@ -156,19 +188,33 @@ greatest(s.heard_observed + s.timeout, s.created_observed + %(initial_delay)s)
 end)
 
 -- rule: rows_left_out
--- rows that could not be written within the last hour: the latest few, each with how many there are
+-- the latest 5 rows that could not be written within the last hour as JSON, each with the number of all of them
 (select jsonb_agg(to_jsonb(lately) || jsonb_build_object('at', to_char(at at time zone 'UTC', 'HH24:MI:SS')) order by at desc)
    from (select l.step, l.row, l.error, l.at, l.times, count(*) over () as count from liveness_leftout l
           where l.at > clock_timestamp() - interval '1 hour' order by l.at desc limit 5) lately)
 
--- rule: heartbeat_is_past_retention(h)
--- whether heartbeat h is past its retention: its server's, or its attempt's
-(h.at < case h.role when 'server' then %(servers)s::timestamptz else %(attempts)s::timestamptz end)
-
 -- rule: is_own(s)
--- server s is a process of the control plane itself; all others registered with a token, whatever type they say
+-- server s is a process of the control plane itself. All others registered with a token of a user, whatever their type
 (coalesce(s.token_id = (select t.id from liveness_apitoken t where t.digest = %(own_digest)s), false))
 
 -- rule: is_loss(e)
--- event e is the loss of a server, not the action of an operator that led to it
+-- event e is the loss of a server, and not the action of an operator that caused it
 (e.to_state in {{LOST}} and e.action = '')
+
+-- rule: own_events(s)
+-- the number of events that server s caused itself within the last hour, up to the limit
+(select count(*)
+   from (select from liveness_serverevent e
+          where e.server_id = s.id and e.actor = 'server' and e.at > clock_timestamp() - interval '1 hour'
+          order by e.id desc limit {{OWN_EVENTS_LIMIT}}) recent)
+
+-- rule: has_ended(s)
+-- server s is retired, or its machine reported its end. It may not report about its attempts any more
+(s.state in {{RETIRED}} or s.ended_at is not null)
+
+-- rule: timeline_is_new
+-- the database was started, promoted or restored, and nobody has compared its timeline yet, or the attempt counts are
+-- not raised yet, or a worker has not listed yet what it runs
+(exists (select from liveness_unheardserver)
+ or coalesce((select t.raised_at is null or t.compared_with_server <> pg_postmaster_start_time()
+                from liveness_databasetimeline t order by t.id desc limit 1), false))

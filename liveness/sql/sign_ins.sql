@@ -1,13 +1,13 @@
 -- statement: lock_sign_ins_of_address
--- Those who try to sign in from one address are counted one after the other.
+-- Lock an address, so that its sign-in attempts are counted one after the other.
 -- takes: address text
 -- returns: pg_advisory_xact_lock void
 select pg_advisory_xact_lock(hashtextextended(%(address)s, 0))
 
 -- statement: count_sign_in
--- A try to sign in is counted, unless it comes too soon: then, in how many seconds it would not (under `lock_sign_ins_of_address`).
--- Each key lets `at_once` tries through together, and after that one per `pause` seconds. What is refused costs nothing
--- more, so nobody is kept out for longer than one pause by those who go on trying.
+-- Count a sign-in attempt and return 0, or return the seconds until one is allowed (under `lock_sign_ins_of_address`).
+-- Each key allows `at_once` attempts together, and then one per `pause` seconds. Refused attempts are not counted, so
+-- nobody is locked out for longer than one pause by repeated attempts.
 -- takes: keys text[], at_once int[], pauses float8[]
 -- returns: seconds float8
 with tried as materialized (

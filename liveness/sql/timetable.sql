@@ -1,6 +1,6 @@
 -- statement: begin_task
--- A tick of a periodic task, however old it is and whoever sent it: the task begins, unless it was begun a moment ago. A
--- clock that was set back keeps nothing from beginning.
+-- Record the start of a periodic task, unless it was started within the last `after` seconds. The age and the sender of
+-- the tick do not matter. A database clock that was set back does not stop the task.
 -- takes: task text, after numeric
 -- returns: task text
 insert into liveness_timetable as t (task, at) values (%(task)s, clock_timestamp())

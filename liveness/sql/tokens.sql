@@ -1,5 +1,5 @@
 -- statement: find_api_token
--- The API token with this digest, and whether its time is over.
+-- Find the API token with this digest, and whether it has expired.
 -- takes: digest bytea
 -- returns: id uuid, name text, role text, prefix text, namespace text, types text[]|null, tags text[]|null,
 --   cluster text|null, max_servers int|null, created_at timestamptz, expires_at timestamptz|null,

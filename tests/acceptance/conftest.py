@@ -34,7 +34,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def plane(request: pytest.FixtureRequest) -> Iterator[CeleryPlane]:
-    """The stand-in control plane of Celery workers; its parameter is its timeout.
+    """Start the stand-in control plane for Celery workers; the parameter is its timeout.
 
     A module with a real one has a fixture of this name of its own.
     """

@@ -13,21 +13,21 @@ from tests.support.processes import ROOT, eventually
 
 NOTE = "postmaster.pid"
 SHARED_MEMORY = 6
-"""The line of that file with the key and the number of a segment."""
+"""Line of that file with the key and the id of a segment."""
 
 
 class Begun(NamedTuple):
-    """What a benchmark has on the machine."""
+    """Resources of a benchmark on the machine."""
 
     processes: list[psutil.Process]
     segment: str
     files: set[str]
-    """Shared memory."""
+    """Return the segments of shared memory."""
     folders: list[Path]
 
 
 def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
-    """None before its web servers are there."""
+    """Return None until its web servers run."""
     own = [process for process in bench.children(recursive=True) if runs(process)]
     if not any("granian" in words(process) for process in own):
         return None
@@ -42,7 +42,7 @@ def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
 
 
 def words(process: psutil.Process) -> list[str]:
-    """Its command line; none of one that has just ended."""
+    """Return the command line of a process, or an empty one if it has just ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:
@@ -50,14 +50,14 @@ def words(process: psutil.Process) -> list[str]:
 
 
 def runs(process: psutil.Process) -> bool:
-    """One that has ended may still be there for whoever is to hear of it."""
+    """Return True if a process runs. A zombie that its parent has not waited for does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def test_a_benchmark_that_is_stopped_leaves_no_process_no_shared_memory_and_no_folder(tmp_path):
+def test_a_stopped_benchmark_leaves_no_process_shared_memory_or_folder(tmp_path):
     command = [sys.executable, "-m", "tests.bench", "throughput"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as bench:

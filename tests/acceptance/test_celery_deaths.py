@@ -1,5 +1,7 @@
-"""Protected Celery workers on a real Redis die in every way there is; nothing they held is lost, nothing runs twice
-at once. Beside them a stand-in control plane, whose timeout is 3 s."""
+"""Deaths of protected Celery workers on a real Redis: no message is lost, and no task runs twice at once.
+
+Beside them is a stand-in control plane, whose timeout is 3 s.
+"""
 
 import os
 import signal
@@ -13,12 +15,12 @@ from tests.support.celery_plane import TIMEOUT, CeleryPlane
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-LONG_TIMEOUT = 60.0  # of a control plane that a slow machine gives no reason to doubt anybody
+LONG_TIMEOUT = 60.0  # seconds, so that no worker of a slow machine is lost
 
 
 @pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_killed_with_its_whole_group_its_tasks_run_elsewhere_within_moments(fleet, plane, pool):
+def test_tasks_of_a_killed_worker_run_elsewhere_within_seconds(fleet, plane, pool):
     fleet.worker("victim", pool=pool)
     fleet.ready("victim")
     names = ["running", "prefetched-1", "prefetched-2"]
@@ -43,7 +45,7 @@ def test_killed_with_its_whole_group_its_tasks_run_elsewhere_within_moments(flee
     eventually(lambda: "LOST" in plane.states_of("running"), why="the loss is recorded")
 
 
-def test_with_its_heart_and_nobody_else_there_the_next_worker_that_starts_takes_over(fleet, plane):
+def test_the_next_worker_rescues_tasks_of_a_lost_host(fleet, plane):
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
@@ -61,7 +63,7 @@ def test_with_its_heart_and_nobody_else_there_the_next_worker_that_starts_takes_
     assert fleet.count("end") == {"running": 1}
 
 
-def test_a_worker_that_was_never_registered_gives_back_what_it_held(fleet, plane):
+def test_messages_of_a_worker_that_never_registered_return(fleet, plane):
     plane.down = True
     fleet.worker("victim")
     fleet.ready("victim")  # although nobody answers
@@ -75,7 +77,7 @@ def test_a_worker_that_was_never_registered_gives_back_what_it_held(fleet, plane
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_frozen_with_its_heart_it_is_replaced_and_thawed_it_stops_at_once(fleet, plane, pool):
+def test_a_frozen_host_is_replaced_and_stops_at_once_when_it_wakes(fleet, plane, pool):
     fleet.worker("victim", pool=pool)
     fleet.ready("victim")
     registered(plane, "victim")
@@ -107,7 +109,7 @@ def group(fleet, name):
     return fleet.processes[name].pid
 
 
-def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_begins_elsewhere(fleet, plane):
+def test_children_of_a_frozen_main_process_stop_before_the_task_runs_elsewhere(fleet, plane):
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
@@ -121,7 +123,7 @@ def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_beg
     assert not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_while_the_control_plane_is_away_nothing_is_killed(fleet, plane):
+def test_no_task_is_killed_while_the_control_plane_is_away(fleet, plane):
     fleet.worker("one")
     fleet.worker("two")
     fleet.ready("one", "two")
@@ -136,7 +138,7 @@ def test_while_the_control_plane_is_away_nothing_is_killed(fleet, plane):
     assert all(process.poll() is None for process in fleet.processes.values())
 
 
-def test_with_the_control_plane_and_the_broker_away_its_code_stops_and_runs_again_later(fleet, plane, redis_server):
+def test_tasks_stop_while_control_plane_and_broker_are_away_and_run_again(fleet, plane, redis_server):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -150,13 +152,13 @@ def test_with_the_control_plane_and_the_broker_away_its_code_stops_and_runs_agai
         redis_server.server.send_signal(signal.SIGCONT)
     stopped = last_line(fleet, "running", first.pid)
     plane.down = False
-    # Its heart outlives it, and gives the task back once the broker is there again.
+    # Its heart outlives it, and returns the task once the broker is reachable again.
     eventually(lambda: fleet.redis.llen("orders") == 1, why="the task is back in its queue")
     assert last_line(fleet, "running", first.pid) == stopped
 
 
 @pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
-def test_a_heart_that_dies_is_replaced_and_its_worker_never_notices(fleet, plane):
+def test_a_heart_that_dies_is_replaced_while_its_worker_continues(fleet, plane):
     began_at = time.monotonic()
     fleet.worker("one")
     fleet.ready("one")
@@ -186,7 +188,7 @@ def test_a_process_that_a_task_started_ends_with_its_worker(fleet, plane):
     eventually(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", why="it ended, too")
 
 
-def test_code_that_holds_the_interpreter_for_long_costs_nothing(fleet, plane):
+def test_code_that_holds_the_interpreter_does_not_stop_the_heartbeats(fleet, plane):
     began, length = time.monotonic(), 16
     import re
 
@@ -206,7 +208,7 @@ def test_code_that_holds_the_interpreter_for_long_costs_nothing(fleet, plane):
     assert [server["state"] for server in plane.servers.values()] == ["RUNNING", "RUNNING"]
 
 
-def test_an_older_control_plane_refuses_the_question_and_hurts_nobody(tmp_path, redis_server):
+def test_an_older_control_plane_without_holders_is_supported(tmp_path, redis_server):
     plane = CeleryPlane(older=True)
     with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
         fleet.redis.flushall()

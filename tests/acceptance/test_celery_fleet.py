@@ -1,4 +1,4 @@
-"""Protected Celery workers beside the real control plane: servers like any other, and what they run are jobs."""
+"""Protected Celery workers beside the real control plane: they are servers, and their tasks are jobs."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.support.services import Redis
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
-def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tmp_path):
+def test_a_worker_registers_dies_and_ends_and_its_task_runs_elsewhere(tmp_path):
     (tmp_path / "redis").mkdir()
     with fleet(tmp_path) as running, Redis(tmp_path / "redis") as broker:
         url = running.web()
@@ -56,7 +56,7 @@ def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tm
             assert states()["two@host"] == "TERMINATED_GRACEFULLY"
 
 
-def test_a_task_that_kills_its_worker_is_in_quarantine_and_an_operator_has_it_sent_again(tmp_path):
+def test_an_operator_sends_a_quarantined_task_again(tmp_path):
     (tmp_path / "redis").mkdir()
     with fleet(tmp_path) as running, Redis(tmp_path / "redis") as broker:
         url = running.web()
@@ -81,7 +81,7 @@ def test_a_task_that_kills_its_worker_is_in_quarantine_and_an_operator_has_it_se
             assert jobs()[0]["resubmission_of"] == job["id"]
 
 
-def test_with_its_whole_host_lost_the_control_plane_says_so_and_its_task_runs_elsewhere(tmp_path):
+def test_a_task_of_a_lost_host_runs_elsewhere_and_its_job_shows_both(tmp_path):
     (tmp_path / "redis").mkdir()
     with fleet(tmp_path) as running, Redis(tmp_path / "redis") as broker:
         url = running.web()
@@ -109,7 +109,7 @@ def test_with_its_whole_host_lost_the_control_plane_says_so_and_its_task_runs_el
             eventually(lambda: attempts() == expected, why="the other has it")
 
 
-def test_a_task_that_is_cancelled_here_is_revoked_there(tmp_path):
+def test_a_job_that_is_cancelled_is_revoked_in_celery(tmp_path):
     (tmp_path / "redis").mkdir()
     with fleet(tmp_path) as running, Redis(tmp_path / "redis") as broker:
         url = running.web()

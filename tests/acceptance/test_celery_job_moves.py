@@ -1,4 +1,4 @@
-"""A job that is a Celery task, beside the real control plane: its worker is killed in the middle, another runs it."""
+"""A job that is a Celery task, beside the real control plane: its worker is killed, and another one runs it."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def broker(request, tmp_path):
         yield server
 
 
-def test_killed_in_the_middle_it_runs_again_elsewhere_and_one_result_is_accepted(tmp_path, broker):
+def test_a_job_of_a_killed_worker_runs_elsewhere_with_one_result(tmp_path, broker):
     with fleet(tmp_path) as running:
         url, client, viewer = running.web(), running.token("client"), running.token("viewer")
         with celery_fleet(tmp_path, broker.url, url, running.token("worker"), BACKEND="") as workers:

@@ -1,5 +1,4 @@
-"""Jobs that are Celery tasks, run by real workers on a real Redis through a queue of each worker's own. Beside them a
-stand-in control plane."""
+"""Jobs that are Celery tasks, run by real workers on a real Redis, beside a stand-in control plane."""
 
 import os
 import signal
@@ -13,19 +12,19 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 
 def submit(plane, task, *args, timeout=None, **kwargs):
-    """A job for the next that claims; the id of its attempt."""
+    """Submit a job for the next worker that claims. Return the id of its attempt."""
     name = task if "." in task else f"tests.support.celery_app.{task}"
     action = {"type": "celery", "task": name, "args": list(args), "kwargs": kwargs, "queue": "orders"}
     return plane.submit(action, {"for": "ann"}, timeout)
 
 
 def report(plane, attempt):
-    """How it ended."""
+    """Wait for the final report of an attempt, and return it."""
     return eventually(lambda: plane.final(attempt), why=f"{attempt} ends")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_what_a_task_returns_is_the_output_of_its_job(fleet, plane, pool):
+def test_the_result_of_a_task_is_the_output_of_its_job(fleet, plane, pool):
     fleet.worker("one", pool=pool)
     numbers = submit(plane, "add", [1, 2], more=3)
     broken, retried = submit(plane, "fail"), submit(plane, "flaky", "flaky")
@@ -45,7 +44,7 @@ def test_what_a_task_returns_is_the_output_of_its_job(fleet, plane, pool):
     assert not plane.tasks, "what is a job already is not recorded as one"
 
 
-def test_a_job_waits_for_a_free_place_and_says_it_runs_once_its_code_does(fleet, plane):
+def test_a_job_waits_for_a_free_place_and_is_listed_once_it_runs(fleet, plane):
     fleet.worker("one", concurrency=2)
     fleet.ready("one")
     registered(plane, "one")
@@ -69,13 +68,13 @@ def test_a_job_waits_for_a_free_place_and_says_it_runs_once_its_code_does(fleet,
 
 
 def listed(plane, attempt):
-    """As the last heartbeat that lists what runs has it."""
+    """Return the entry of an attempt in the latest list of running attempts."""
     with plane.lock:
         lists = [body["running"] for call, body in plane.calls if call == "heartbeat" and "running" in body]
     return next((row for row in lists[-1] if row["attempt"] == attempt), None) if lists else None
 
 
-def test_a_job_whose_task_hangs_is_listed_no_more_while_others_are_and_is_killed_once_it_is_lost(fleet, plane):
+def test_a_job_that_hangs_is_silent_and_is_killed_once_it_is_lost(fleet, plane):
     fleet.worker("one", concurrency=2)
     hangs, busy = submit(plane, "hold_the_interpreter", "hangs", "a" * 60 + "b"), submit(plane, "work", "busy", 600)
     for name in ("hangs", "busy"):
@@ -89,12 +88,12 @@ def test_a_job_whose_task_hangs_is_listed_no_more_while_others_are_and_is_killed
 
 
 def stopped(plane):
-    """What the last heartbeat says of what was lost."""
+    """Return the attempts that the latest heartbeat reports as stopped."""
     with plane.lock:
         return [body for call, body in plane.calls if call == "heartbeat"][-1].get("stopped", [])
 
 
-def test_a_job_that_takes_longer_than_it_may_is_ended_and_so_is_one_that_kills_its_process(fleet, plane):
+def test_a_job_ends_at_its_timeout_or_when_it_kills_its_process(fleet, plane):
     fleet.worker("one")
     long, deadly = submit(plane, "work", "long", 60, timeout=1), submit(plane, "poison", False)
     assert report(plane, long)["error"]["code"] == "STEP_TIMEOUT"
@@ -102,7 +101,7 @@ def test_a_job_that_takes_longer_than_it_may_is_ended_and_so_is_one_that_kills_i
     assert not fleet.count("end") and fleet.count("start") == {"long": 1, "poison": 1}
 
 
-def test_the_message_of_an_attempt_that_is_not_the_live_one_is_dropped(fleet, plane):
+def test_the_message_of_a_superseded_attempt_is_dropped(fleet, plane):
     def refuse(body):
         given_away = [report for report in body["reports"] if report["attempt"] == stale]
         return (
@@ -126,7 +125,7 @@ def test_the_message_of_an_attempt_that_is_not_the_live_one_is_dropped(fleet, pl
 
 
 @pytest.mark.parametrize("with_heart", [False, True])
-def test_killed_in_the_middle_its_job_is_left_to_the_control_plane_and_its_queue_goes(fleet, plane, with_heart):
+def test_a_killed_worker_leaves_its_job_to_the_control_plane(fleet, plane, with_heart):
     fleet.worker("victim")
     fleet.ready("victim")
     running = submit(plane, "work", "running", 60)
@@ -150,7 +149,7 @@ def queue_of(fleet, plane, name):
     return fleet.redis.exists(f"controlplane.jobs.{instance}")
 
 
-def test_what_ended_while_its_heart_was_dead_is_reported_by_the_next(fleet, plane):
+def test_the_end_of_a_job_without_a_heart_is_reported_by_the_next_heart(fleet, plane):
     plane.config["timeout_seconds"] = plane.fence_after = 60.0  # for a process to begin on a busy machine
     fleet.worker("one")
     fleet.ready("one")
@@ -161,7 +160,7 @@ def test_what_ended_while_its_heart_was_dead_is_reported_by_the_next(fleet, plan
     assert fleet.count("start") == {"job": 1}
 
 
-def test_a_warm_shutdown_ends_what_runs_and_gives_back_what_has_not_begun(fleet, plane):
+def test_a_warm_shutdown_completes_a_running_job(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     job = submit(plane, "work", "job", 2)
@@ -172,7 +171,7 @@ def test_a_warm_shutdown_ends_what_runs_and_gives_back_what_has_not_begun(fleet,
     assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY"
 
 
-def test_silent_for_its_timeout_it_stops_a_job_though_tasks_go_on(fleet, plane):
+def test_without_the_control_plane_a_job_stops_and_tasks_continue(fleet, plane):
     fleet.worker("one", concurrency=2)
     fleet.ready("one")
     fleet.send("work", "task", 15)

@@ -1,4 +1,4 @@
-"""Protected Celery workers on a real RabbitMQ: it redelivers by itself, which must be quick, and not endless."""
+"""Protected Celery workers on a real RabbitMQ, which redelivers by itself: soon, and not endlessly."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tests.support.processes import eventually
 from tests.support.services import RabbitMQ, Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(170)]
-HEARTBEAT = 10  # of the broker: it gives a silent connection up after two of its halves
+HEARTBEAT = 10  # seconds; RabbitMQ closes a connection that is silent for this time
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def fleet(tmp_path, rabbitmq, results, plane):
         yield fleet
 
 
-def test_killed_with_its_group_its_tasks_run_elsewhere_at_once_and_it_says_error(fleet, plane):
+def test_tasks_of_a_killed_worker_run_elsewhere_and_its_state_is_error(fleet, plane):
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
@@ -51,7 +51,7 @@ def test_killed_with_its_group_its_tasks_run_elsewhere_at_once_and_it_says_error
     eventually(lambda: "LOST" in plane.states_of("running"), why="the loss is recorded")
 
 
-def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_begins_elsewhere(fleet, plane):
+def test_children_of_a_frozen_main_process_stop_before_the_task_runs_elsewhere(fleet, plane):
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
@@ -79,7 +79,7 @@ def test_a_task_that_kills_its_child_is_stopped_after_three_resubmissions(fleet,
     assert message.headers["id"] == "poison" and message.headers["losses"] == 4
 
 
-def test_while_the_control_plane_is_away_nothing_is_killed(fleet, plane):
+def test_no_task_is_killed_while_the_control_plane_is_away(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -90,7 +90,7 @@ def test_while_the_control_plane_is_away_nothing_is_killed(fleet, plane):
     assert fleet.count("start") == {"running": 1} and fleet.processes["one"].poll() is None
 
 
-def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, plane):
+def test_a_warm_shutdown_ends_running_tasks_and_returns_the_others(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")

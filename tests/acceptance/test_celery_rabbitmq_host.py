@@ -1,4 +1,4 @@
-"""Protected Celery workers on a real RabbitMQ: a host that freezes and thaws, and the way out of the quarantine."""
+"""Protected Celery workers on a real RabbitMQ: a host that freezes and wakes, and the way out of the quarantine."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def fleet(tmp_path, plane):
         yield fleet
 
 
-def test_frozen_with_its_heart_until_it_is_lost_nothing_is_lost_and_thawed_it_stops_at_once(fleet, plane):
+def test_a_frozen_host_loses_no_task_and_stops_at_once_when_it_wakes(fleet, plane):
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
@@ -52,7 +52,9 @@ def test_frozen_with_its_heart_until_it_is_lost_nothing_is_lost_and_thawed_it_st
     eventually(lambda: (running.state, waiting.state) == ("SUCCESS", "SUCCESS"), why="both have their result")
 
 
-def test_what_is_in_quarantine_is_sent_again_to_its_queue_and_the_rest_stays(fleet, plane):
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_one_quarantined_task_is_sent_again_and_the_others_stay(fleet, plane, protocol):
+    fleet.app.conf.task_protocol = protocol
     fleet.env["CONTROLPLANE_CELERY_MAX_RESUBMISSIONS"] = "0"
     fleet.worker("one")
     fleet.ready("one")
@@ -70,7 +72,7 @@ def test_what_is_in_quarantine_is_sent_again_to_its_queue_and_the_rest_stays(fle
         waiting = partial(channel.queue_declare, "controlplane.quarantine", passive=True)
         eventually(lambda: waiting().message_count == 2, why="what the record says lies in the queue")
         messages = [channel.basic_get("controlplane.quarantine") for _ in range(2)]
-        assert {(message.headers["id"], message.headers["losses"]) for message in messages} == {
+        assert {(message.headers["quarantined_id"], message.headers["losses"]) for message in messages} == {
             ("poison", 1),
             ("other", 1),
         }

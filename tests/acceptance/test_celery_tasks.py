@@ -1,4 +1,4 @@
-"""What protected workers on a real Redis do with tasks of every kind, while workers, connections and the broker go."""
+"""Tasks of every kind on protected workers and a real Redis, while workers, connections and the broker fail."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def work(*arguments, **options):
     return signature("tests.support.celery_app.work", arguments, app=options.pop("app"), immutable=True, **options)
 
 
-def test_it_registers_as_what_it_is_and_the_brokers_password_stays_here(fleet, plane):
+def test_a_worker_registers_its_description_without_the_password_of_the_broker(fleet, plane):
     fleet.worker("one", "-Q", "orders,letters", concurrency=2)
     fleet.ready("one")
     registered(plane, "one")
@@ -42,10 +42,10 @@ def test_it_registers_as_what_it_is_and_the_brokers_password_stays_here(fleet, p
     assert ":**@" in server["capabilities"]["broker"]
     assert server["config"] == {"worker_task_restart_strategy": "IMMEDIATELY"}
     heart = Path(f"/proc/{fleet.heart_of('one')}")
-    assert "redis" not in (heart / "cmdline").read_text(), "anybody can read that"
+    assert "redis" not in (heart / "cmdline").read_text(), "every user of the machine can read that"
 
 
-def test_restarted_redis_brings_back_what_was_prefetched_and_nothing_that_runs_or_has_ended(fleet, plane, redis_server):
+def test_after_a_restart_of_redis_only_prefetched_messages_return(fleet, plane, redis_server):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -66,8 +66,8 @@ def test_restarted_redis_brings_back_what_was_prefetched_and_nothing_that_runs_o
     assert fleet.count("start")["running"] == 1
 
 
-def test_connections_that_are_cut_lose_nothing_that_was_received(fleet, plane):
-    """What a child was given in that very moment may run twice: Celery forgets it, and its end is never heard of."""
+def test_lost_connections_lose_no_received_message(fleet, plane):
+    """A task that a child receives at that moment may run twice, because Celery forgets it and its end is lost."""
     fleet.worker("one", concurrency=2, PREFETCH="50")
     fleet.ready("one")
     names = [f"t{number}" for number in range(40)]
@@ -79,10 +79,10 @@ def test_connections_that_are_cut_lose_nothing_that_was_received(fleet, plane):
         for kind in ("normal", "pubsub"):
             fleet.redis.client_kill_filter(_type=kind, skipme=True)
 
-        # A message that Redis has popped for a connection that is cut is nobody's: not while any is under way. Before
-        # they are given back the queue is empty as well.
+        # Do not cut a connection while kombu pops a message for it, because Redis loses that message. The queue is
+        # also empty before the messages return.
         def are_received_again(cuts=cuts):
-            is_given_back = fleet.log("one").count("Given back after a lost connection") >= cuts
+            is_given_back = fleet.log("one").count("Messages returned after a lost connection") >= cuts
             return (is_given_back or len(fleet.count("end")) == len(names)) and not fleet.redis.llen("orders")
 
         eventually(are_received_again, why="they are received again")
@@ -92,8 +92,8 @@ def test_connections_that_are_cut_lose_nothing_that_was_received(fleet, plane):
     eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
 
 
-def test_a_task_that_kills_its_worker_is_stopped_after_three_resubmissions_and_bystanders_complete(fleet, plane):
-    """Workers are started anew as a supervisor does."""
+def test_a_task_that_kills_its_worker_is_stopped_and_others_complete(fleet, plane):
+    """The test starts workers again, as a supervisor does."""
     respawned = 0
     for name in ("one", "two"):
         fleet.worker(name)
@@ -131,7 +131,7 @@ def test_a_task_that_kills_only_its_child_is_stopped_the_same_way(fleet, plane):
     eventually(lambda: not fleet.redis.exists("controlplane:quarantine:unreported"), why="it counts as reported")
 
 
-def test_chain_chord_eta_and_retries_go_on_after_the_worker_was_killed(fleet, plane):
+def test_chain_chord_eta_and_retries_continue_after_a_worker_was_killed(fleet, plane):
     fleet.worker("victim", PREFETCH="20")
     fleet.ready("victim")
     app = fleet.app
@@ -167,7 +167,7 @@ def test_a_revoked_task_is_stopped_and_stays_so(fleet, plane):
     assert fleet.count("start") == {"running": 1}
 
 
-def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, plane):
+def test_a_warm_shutdown_ends_running_tasks_and_returns_the_others(fleet, plane):
     fleet.worker("one", PREFETCH="30")
     fleet.ready("one")
     registered(plane, "one")
@@ -192,7 +192,7 @@ def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, 
     assert set(fleet.count("start").values()) == {1}
 
 
-def test_a_cold_shutdown_gives_back_what_ran_without_blaming_it(fleet, plane):
+def test_a_cold_shutdown_returns_running_tasks_without_a_loss(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -205,7 +205,7 @@ def test_a_cold_shutdown_gives_back_what_ran_without_blaming_it(fleet, plane):
     assert b'"losses"' not in fleet.redis.lindex("orders", 0)
 
 
-def test_beside_unprotected_workers_on_the_same_broker_neither_touches_what_is_the_others(fleet, plane):
+def test_protected_and_unprotected_workers_keep_to_their_own_messages(fleet, plane):
     fleet.worker("old", PROTECTED="0", ACKS_LATE="1", PREFETCH="1")
     fleet.ready("old")
     fleet.send("work", "old", UNTIL_RELEASED)
@@ -225,7 +225,7 @@ def test_beside_unprotected_workers_on_the_same_broker_neither_touches_what_is_t
     assert fleet.count("start") == {"old": 1, "new": 2}
 
 
-def test_cordoned_it_takes_nothing_new_and_goes_on_with_what_it_has(fleet, plane):
+def test_a_cordoned_worker_completes_its_tasks_and_receives_no_more(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -244,7 +244,7 @@ def test_cordoned_it_takes_nothing_new_and_goes_on_with_what_it_has(fleet, plane
     ended(fleet, "meanwhile")
 
 
-def test_at_the_deadline_of_a_drain_what_is_left_runs_elsewhere(fleet, plane):
+def test_at_the_deadline_of_a_drain_remaining_tasks_run_elsewhere(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -259,7 +259,7 @@ def test_at_the_deadline_of_a_drain_what_is_left_runs_elsewhere(fleet, plane):
     assert plane.server("one@host")["state"] == "TERMINATED_FORCED"
 
 
-def test_disconnected_by_an_operator_its_code_stops_and_its_tasks_run_elsewhere(fleet, plane):
+def test_tasks_of_a_worker_that_is_disconnected_run_elsewhere(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
@@ -272,7 +272,7 @@ def test_disconnected_by_an_operator_its_code_stops_and_its_tasks_run_elsewhere(
     assert max(entry.at for entry in fleet.entries() if entry.pid == first.pid) < second.at
 
 
-def test_a_worker_that_lives_and_consumes_nothing_is_flagged_cordoned_and_fails_its_check(fleet, plane):
+def test_a_stuck_worker_is_flagged_and_cordoned_and_fails_its_check(fleet, plane):
     environment = {"CONTROLPLANE_CELERY_STUCK_AFTER": "2", "CONTROLPLANE_CELERY_WHEN_STUCK": "cordon"}
     fleet.worker("one", "-Q", "orders", **environment)
     fleet.ready("one")
@@ -294,7 +294,7 @@ def test_a_worker_that_lives_and_consumes_nothing_is_flagged_cordoned_and_fails_
     assert "messages waiting" in checked().stdout and checked().returncode == 1
 
 
-def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet, plane):
+def test_long_failed_and_retried_tasks_are_recorded_and_others_counted(fleet, plane):
     fleet.worker("one", CONTROLPLANE_CELERY_SHOW_ARGUMENTS="true")
     fleet.ready("one")
     for _ in range(20):

@@ -1,10 +1,10 @@
-"""Jobs in real containers, by podman: what they are given and hand back, and that none outlives its attempt."""
+"""Jobs in real containers of podman: input, output, and no container that outlives its attempt."""
 
 import signal
 
 import pytest
 
-from controlplane.agent.containers import DockerRunner
+from controlplane.agent.runners.containers import DockerRunner
 from tests.support.podman import IMAGE, Podman
 from tests.support.processes import eventually, fleet
 
@@ -57,7 +57,7 @@ def in_container(command, **fields):
     return {"type": "script", "runner": "docker", "command": command, **fields}
 
 
-def test_code_gets_its_payload_and_environment_and_hands_back_what_it_writes_and_how_it_ends(agent, submit, finish):
+def test_code_gets_payload_and_environment_and_returns_output_and_exit_code(agent, submit, finish):
     look = 'cat; echo " $GREETING $JOB_ATTEMPT $(id -u)"; ls /run/controlplane; echo "0.5 half" > "$JOB_PROGRESS"'
     well = finish(submit(in_container(look, env={"GREETING": "secret words"}), payload={"n": 1}))
     assert well["output"] == {"exit_code": 0, "stdout": '{"n": 1} secret words 1 1000\n'}
@@ -70,7 +70,14 @@ def test_code_gets_its_payload_and_environment_and_hands_back_what_it_writes_and
     assert missing["code"] == "CANNOT_START" and "missing" in missing["message"]
 
 
-def test_code_that_takes_more_memory_than_its_container_may_have_was_out_of_memory(agent, submit, finish, podman):
+def test_variables_with_line_breaks_reach_the_code_unchanged(agent, submit, finish):
+    pem = "-----BEGIN-----\n'a' \"b\" $(c)\n\n"
+    env = {"CONTAINERS_CONF": "/nonexistent", "CONTAINERS_STORAGE_CONF": "/nonexistent", "PATH": "/bin", "PEM": pem}
+    done = finish(submit(in_container('echo "$CONTAINERS_CONF $PATH"; echo "$PEM|"', env=env)))
+    assert done["output"]["stdout"] == f"/nonexistent /bin\n{pem}|\n"
+
+
+def test_code_above_the_memory_limit_of_its_container_is_out_of_memory(agent, submit, finish, podman):
     limited = podman.call("run", "--rm", "--memory=16M", IMAGE, "/bin/true")
     if limited.returncode:
         pytest.skip(f"the memory of a container is not limited here: {limited.stderr.decode()[-300:]}")
@@ -92,7 +99,7 @@ def test_the_next_attempt_finds_what_the_one_before_kept(agent, submit, finish):
     assert (job["state"], job["output"]["stdout"], job["checkpoint"]) == ("COMPLETED", "7", 8)
 
 
-def test_what_is_cancelled_has_no_container_any_more(agent, submit, finish, call, podman):
+def test_a_cancelled_job_has_no_container(agent, submit, finish, call, podman):
     job = submit(in_container("trap '' TERM; while :; do sleep 0.1; done"))
     (name,) = eventually(podman.names, why="the container runs")
     assert name == f"controlplane-{call('GET', f'/jobs/{job}')['attempts'][0]['id']}"
@@ -108,7 +115,7 @@ def test_a_killed_agent_leaves_no_container(agent, submit, podman):
     eventually(lambda: podman.names() == [], why="its reaper has removed it")
 
 
-def test_an_agent_that_starts_removes_what_a_dead_one_of_its_name_left(running, podman):
+def test_a_new_agent_removes_containers_of_a_dead_one_with_its_name(running, podman):
     runner = DockerRunner("docker", [], "docker", "in-containers")
     for name, agent in (("its-own", runner.agent), ("of-another", "another")):
         done = podman.call(

@@ -1,5 +1,8 @@
-"""The backend for tasks with `django.tasks`, which Django has from 6.0 on: the suite that runs here with `django-tasks`
-on Django 5.2 runs once more, in an environment of its own with the locked packages, but Django 6.0 and Python 3.12."""
+"""The task backend on `django.tasks`, which Django has since 6.0.
+
+The suite that runs elsewhere with `django-tasks` on Django 5.2 runs again here. Its environment has the locked
+packages, except for Django 6.0, and Python 3.12.
+"""
 
 import os
 import re
@@ -13,17 +16,18 @@ from tests.support.missing import skip_without
 from tests.support.processes import ROOT, beside, drop, server
 from tests.support.pythons import make_environment
 
-# Exhaustive, for it needs another Python than the one that `make test` asks for, and packages that are not locked.
+# Exhaustive, because it needs another Python than `make test`, and packages that are not locked.
 pytestmark = [pytest.mark.acceptance, pytest.mark.exhaustive, pytest.mark.timeout(600)]
 DJANGO = "django>=6.0,<6.1"
-SUITE = "tests/integration/test_django_tasks.py"
+SUITE = "tests/integration/jobs/test_django_tasks.py"
 PLUGINS = ("pytest", "pytest-django", "pytest-randomly", "pytest-timeout")
 OF_THIS_RUN = ("DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
 
 
 def pins(lock: str) -> str:
-    """What is locked, without Django and without hashes, which all would need."""
-    return "\n".join(re.findall(r"^(?!django==)[a-z].*?(?= \\$)", (ROOT / lock).read_text(), re.MULTILINE))
+    """Return the locked packages without Django, hashes and extras: Django has no hash, and a constraint no extras."""
+    names = re.findall(r"^(?!django==)[a-z].*?(?= \\$)", (ROOT / lock).read_text(), re.MULTILINE)
+    return "\n".join(re.sub(r"\[.*\]", "", name) for name in names)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +67,7 @@ def test_a_new_project_with_the_apps_as_the_guide_adds_them_has_no_errors(python
         assert done.returncode == 0, done.stderr
 
     run("-m", "django", "startproject", "mysite", ".")
-    guide = (ROOT / "docs/django.md").read_text()
+    guide = (ROOT / "docs/how-to/add-to-a-django-project.md").read_text()
     settings, urls = (
         re.search(rf"```python\n# {name}.*?\n(.*?)```", guide, re.DOTALL)[1] for name in ("settings", "urls")
     )

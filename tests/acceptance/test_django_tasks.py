@@ -41,7 +41,7 @@ def ended(fleet: Fleet, task: str, id: str) -> dict:
     return ask(fleet, task, "get_result", id)
 
 
-def test_the_task_of_a_killed_worker_runs_again_and_says_so(tmp_path):
+def test_the_task_of_a_killed_worker_runs_again_and_records_the_loss(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")

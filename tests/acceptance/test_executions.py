@@ -1,4 +1,4 @@
-"""Executions on real processes: the example of docs/executions.md as it stands there, and a schedule."""
+"""Executions on real processes: the example of docs/how-to as it stands there, and a schedule."""
 
 import json
 import re
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.acceptance
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory):
-    """A control plane with two workers and their address."""
+    """Start a control plane with two workers."""
     folder = tmp_path_factory.mktemp("executions")
     with fleet(folder, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
@@ -24,10 +24,12 @@ def plane(tmp_path_factory):
 
 
 def example(start: str) -> dict:
-    """The JSON of docs/executions.md that begins like this."""
-    text = (ROOT / "docs/executions.md").read_text()
+    """Return the JSON of the documentation that begins like this."""
+    text = "".join(
+        (ROOT / f"docs/how-to/{page}.md").read_text() for page in ("run-several-steps", "schedule-executions")
+    )
     match = re.search(re.escape(start) + r".*?\n(?=JSON\n|'\n|```)", text, re.DOTALL)
-    assert match, f"docs/executions.md has no {start}"
+    assert match, f"docs/how-to has no {start}"
     return json.loads(match[0].rstrip().removesuffix("'"))
 
 
@@ -36,7 +38,7 @@ def server_lines(plane: Fleet, api: str, run: str, token: str) -> list[str]:
     return [line["code"] for line in lines]
 
 
-def test_the_example_of_the_documentation_a_worker_dies_a_step_fails_and_a_hook_reports_it(plane):
+def test_the_example_of_the_docs_survives_a_dead_worker_and_calls_its_hook(plane):
     one, api = plane
     client = one.token("client")
     run = one.call("POST", f"{api}/executions", client, example('{"name": "nightly"'))["id"]
@@ -60,7 +62,7 @@ def test_the_example_of_the_documentation_a_worker_dies_a_step_fails_and_a_hook_
     assert payload["execution"]["id"] == run
 
 
-def test_a_schedule_starts_an_execution_each_time_its_evaluation_says_so(plane):
+def test_a_schedule_starts_an_execution_when_its_evaluation_fires(plane):
     one, api = plane
     operator = one.token("operator")
     body = example('{"name": "every minute"') | {"interval_seconds": 2}

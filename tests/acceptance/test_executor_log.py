@@ -1,4 +1,4 @@
-"""What a real executor writes into its log."""
+"""The log of a real executor."""
 
 import pytest
 
@@ -11,7 +11,7 @@ TRANSITIONS = ("heartbeat is stale: last seen", "Server dead: alive → DISCONNE
 
 
 @pytest.mark.parametrize("level", ["INFO", "ERROR"])
-def test_an_executor_logs_each_transition_as_its_log_level_says(tmp_path_factory, level):
+def test_an_executor_logs_transitions_at_its_log_level(tmp_path_factory, level):
     folder = tmp_path_factory.mktemp("log")
     with fleet(folder, CELERY_BROKER_URL="filesystem://", LOG_LEVEL=level) as running:
         running.web()
@@ -23,6 +23,6 @@ def test_an_executor_logs_each_transition_as_its_log_level_says(tmp_path_factory
             eventually(lambda: database.execute(state).fetchone()[0] == "INACTIVE", why="the dead server is retired")
         log = (folder / "one.log").read_text()
         assert [line in log for line in TRANSITIONS] == [level == "INFO"] * 3
-        assert "jobs.tasks" not in log, "a tick is no news"
+        assert "jobs.tasks" not in log, "ticks are not logged"
         running.processes["one"].terminate()
         assert running.processes["one"].wait(20) == 0

@@ -25,7 +25,7 @@ def running(tmp_path_factory):
     timings = {
         "LIVENESS_TIMEOUT": f"{TIMEOUT:g}",
         "LIVENESS_TERMINATION_GRACE_PERIOD": f"{GRACE:g}",
-        # Long before any fence: what runs on a silent server is not stale for that.
+        # Long before any fence. Jobs on a silent server are not stale because of it.
         "JOBS_RUNNING_STALE_AFTER": "2",
         "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",
         "JOBS_SWEEP_INTERVAL": "0.5",
@@ -38,17 +38,17 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def working(running):
-    """A worker of a strategy that runs a job: `ledger, job = working(name, strategy)`."""
+    """Start a worker with a restart strategy and give it a job: `record, job = working(name, strategy)`."""
 
     def working(name, strategy, *options):
         arguments = ["--restart-strategy", strategy, "--tags", name, "--concurrency", "1", *options]
         running.agent(name, running.url, *arguments)
-        ledger = running.folder / f"{name}.ledger"
-        script = f"while true; do date +%s.%N >> {ledger}; sleep 0.05; done"
+        record = running.folder / f"{name}.record"
+        script = f"while true; do date +%s.%N >> {record}; sleep 0.05; done"
         action = {"type": "script", "command": script}
         job = running.call("POST", f"{running.url}/api/v1/jobs", running.client, {"action": action, "tags": [name]})
-        eventually(lambda: ledger.exists() and len(ledger.read_text().split()) > 5, why=f"{name} works")
-        return ledger, job["id"]
+        eventually(lambda: record.exists() and len(record.read_text().split()) > 5, why=f"{name} works")
+        return record, job["id"]
 
     return working
 
@@ -58,7 +58,7 @@ def attempt(running, job):
 
 
 def given_away_at(running, job):
-    """When the attempt was given away, in seconds of this machine's clock, which is the database's as well."""
+    """Return the time at which the attempt was given away, in seconds of the clock that machine and database share."""
     with psycopg.connect(running.env["DATABASE_URL"]) as connection:
         row = connection.execute(
             "select extract(epoch from finished_at)::float8 from jobs_attempt where job_id = %s"
@@ -74,56 +74,56 @@ def state_of(running, name):
     return state
 
 
-def last_line(ledger):
-    return float(ledger.read_text().split()[-1])
+def last_line(record):
+    return float(record.read_text().split()[-1])
 
 
 @pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
-def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_itself(running, working, strategy):
+def test_jobs_of_a_frozen_worker_stop_before_they_are_given_away(running, working, strategy):
     name = f"frozen-{strategy.lower()}"
-    ledger, job = working(name, strategy)
+    record, job = working(name, strategy)
     agent = running.processes[name]
     frozen_at = time.time()
     freeze(agent)
     given = eventually(lambda: given_away_at(running, job), why="the job is given away")
-    stopped = last_line(ledger)
-    # The reaper stops the code though the agent cannot; a moment after the agent would have.
+    stopped = last_line(record)
+    # The agent cannot stop the code, so the reaper does it a moment later.
     assert stopped - frozen_at < FENCE[strategy] + 0.1 * TIMEOUT
     margin = given - stopped
     assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
     while time.time() - frozen_at < 3 * TIMEOUT:
-        time.sleep(0.1)  # a freeze has a length
-    assert last_line(ledger) == stopped
+        time.sleep(0.1)  # the length of the freeze
+    assert last_line(record) == stopped
     thaw(agent)
     assert agent.wait(15) != 0
-    assert last_line(ledger) == stopped
+    assert last_line(record) == stopped
 
 
 @pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
 def test_frozen_while_it_terminates_its_jobs_stop_before_they_are_given_away(running, working, strategy):
     name = f"terminating-{strategy.lower()}"
-    ledger, job = working(name, strategy, "--grace", "6")  # it does not end its code before it is frozen
+    record, job = working(name, strategy, "--grace", "6")  # the grace period is longer than the time until the freeze
     agent = running.processes[name]
     agent.send_signal(signal.SIGTERM)
     eventually(lambda: state_of(running, name) == "TERMINATING", why="it says so")
     freeze(agent)
     given = eventually(lambda: given_away_at(running, job), why="the job is given away")
-    margin = given - last_line(ledger)
+    margin = given - last_line(record)
     thaw(agent)
     agent.wait(15)
     assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
 
 
-def test_taken_from_a_living_worker_a_job_begins_elsewhere_only_when_its_code_has_stopped_there(running):
-    ledger = running.folder / "moved.ledger"
-    script = f"while true; do echo $JOB_ATTEMPT $(date +%s.%N) >> {ledger}; sleep 0.05; done"
+def test_a_job_taken_from_a_live_worker_begins_elsewhere_after_its_code_stopped(running):
+    record = running.folder / "moved.record"
+    script = f"while true; do echo $JOB_ATTEMPT $(date +%s.%N) >> {record}; sleep 0.05; done"
     for name in ("moved-1", "moved-2"):
         running.agent(name, running.url, "--tags", "moved", "--concurrency", "1")
     job = {"action": {"type": "script", "command": script}, "tags": ["moved"]}
     job = running.call("POST", f"{running.url}/api/v1/jobs", running.client, job)["id"]
 
     def moments(number):
-        lines = ledger.read_text().splitlines() if ledger.exists() else []
+        lines = record.read_text().splitlines() if record.exists() else []
         return [float(at) for attempt, at in map(str.split, lines) if attempt == str(number)]
 
     for number in (1, 2, 3):
@@ -160,17 +160,17 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
     assert [one["state"] for one in attempts] == ["RUNNING"] * 3, attempts
     for name in names:
         thaw(running.processes[name])
-    for ledger, job in held.values():
+    for record, job in held.values():
         given = eventually(lambda job=job: given_away_at(running, job), why="it was fenced, and gives its job back")
-        assert ledger.read_text(), given
-    for name in names:  # none is left silent under the brake, for the tests after this
+        assert record.read_text(), given
+    for name in names:  # leave no silent server under the brake to the next tests
         running.processes[name].send_signal(signal.SIGTERM)
     for name in names:
         running.processes[name].wait(15)
 
 
-def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_itself(running, working):
-    ledger, job = working("frozen-never", NEVER)
+def test_under_never_jobs_of_a_frozen_worker_are_not_given_away(running, working):
+    record, job = working("frozen-never", NEVER)
     agent = running.processes["frozen-never"]
     freeze(agent)
     frozen_at = time.time()
@@ -178,14 +178,14 @@ def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_
     while time.time() - frozen_at < 3 * TIMEOUT:
         time.sleep(0.1)
     assert attempt(running, job)["state"] == "RUNNING"
-    assert last_line(ledger) > frozen_at + TIMEOUT, "nothing is given away, so nothing has to stop"
+    assert last_line(record) > frozen_at + TIMEOUT, "the job is not given away, so its code need not stop"
     thaw(agent)
     assert agent.wait(15) != 0
     assert given_away_at(running, job) is None
 
 
 def test_a_freeze_shorter_than_the_fence_costs_no_work(running, working):
-    ledger, job = working("nap", AT_ONCE)
+    record, job = working("nap", AT_ONCE)
     agent = running.processes["nap"]
     freeze(agent)
     began = time.time()
@@ -193,6 +193,6 @@ def test_a_freeze_shorter_than_the_fence_costs_no_work(running, working):
         time.sleep(0.05)
     thaw(agent)
     woke = time.time()
-    eventually(lambda: last_line(ledger) > woke + 1.5 * TIMEOUT, why="the same code goes on")
+    eventually(lambda: last_line(record) > woke + 1.5 * TIMEOUT, why="the same code goes on")
     assert attempt(running, job)["state"] == "RUNNING"
     assert psutil.Process(agent.pid).status() != psutil.STATUS_STOPPED

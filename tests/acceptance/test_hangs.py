@@ -1,5 +1,7 @@
-"""Part of the control plane hangs, on real processes: heartbeats do not get in, or not those of some, and no living
-server is disconnected for it. The brake is off: it is observed time that stands still."""
+"""Hangs of parts of the control plane, on real processes: some or all heartbeats do not arrive.
+
+No live server is disconnected because of a hang. The brake is off, so this shows that observed time stops.
+"""
 
 import os
 import signal
@@ -19,7 +21,7 @@ CROWD, AGENTS, TIMEOUT = 8, 2, 6.0
 SETTINGS = {
     "LIVENESS_TIMEOUT": f"{TIMEOUT:g}",
     "LIVENESS_BRAKE_MINIMUM": "none",
-    "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",  # so that the beats of workers list their attempts, and touch them
+    "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",  # so that heartbeats of workers list their attempts and write to them
 }
 
 
@@ -27,7 +29,7 @@ SETTINGS = {
 def everything(tmp_path_factory):
     with fleet(tmp_path_factory.mktemp("hangs"), CELERY_BROKER_URL="filesystem://", **SETTINGS) as running:
         running.url, client = running.web(), running.token("client")
-        # Each check that comes upon a lock hangs: they are not to stop for want of threads.
+        # Each check that meets a lock hangs. There must be threads for the next checks.
         running.env["DATABASE_POOL_SIZE"] = "32"
         running.executor("executor", "--beat", "--concurrency", "32")
         running.env["DATABASE_POOL_SIZE"] = "4"
@@ -53,7 +55,7 @@ def disconnected(running):
 
 
 def advances(running):
-    """Observed time goes on, and every server is heard."""
+    """Return True if observed time advances and every heartbeat arrives."""
     began = query(running, "select reading from liveness_clock")
     eventually(lambda: query(running, "select reading from liveness_clock") > began + 2 * TIMEOUT, within=120)
     eventually(
@@ -73,7 +75,7 @@ def locked(running, table, mode):
 
 
 def wait(seconds):
-    """A hang lasts: this is its length, not a hope that something be done by then."""
+    """Sleep for the length of a hang. Nothing is expected to be done by then."""
     time.sleep(seconds)
 
 
@@ -88,7 +90,7 @@ def test_a_table_that_heartbeats_touch_is_locked(everything, table, mode):
     assert disconnected(everything) == []
 
 
-def test_calls_that_hang_in_all_seats_that_others_have_keep_no_heartbeat_out(everything):
+def test_hanging_calls_in_all_other_seats_do_not_stop_heartbeats(everything):
     address = f"{everything.url}/api/v1/jobs/{everything.job}/logs"
     headers = {"Authorization": f"Bearer {everything.token('client')}"}
     over = threading.Event()
@@ -111,8 +113,8 @@ def test_calls_that_hang_in_all_seats_that_others_have_keep_no_heartbeat_out(eve
         reader.join(60)
 
 
-def test_one_backend_in_use_after_the_other_is_frozen(everything):
-    """SIGSTOP: its kernel still answers for it, so that no timeout of TCP ends the wait of whoever asked it."""
+def test_frozen_backends_disconnect_no_live_server(everything):
+    """Freeze the backends one after the other with SIGSTOP. The kernel still answers, so no TCP timeout ends a wait."""
     with psycopg.connect(everything.env["DATABASE_URL"]) as connection:
         backends = connection.execute(
             "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
@@ -130,7 +132,7 @@ def test_one_backend_in_use_after_the_other_is_frozen(everything):
     assert disconnected(everything) == []
 
 
-def test_who_is_dead_is_found_all_the_same(everything):
+def test_a_dead_server_is_still_found(everything):
     of_it = "select count(*) from liveness_server where name = 'doomed' and "
     everything.agent("doomed", everything.url, "--tags", "doomed", "--allow", "callable")
     eventually(lambda: query(everything, of_it + "state = 'RUNNING'"), why="it runs")

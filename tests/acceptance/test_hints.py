@@ -1,4 +1,4 @@
-"""An idle agent waits for work in a call that is kept back: it has it at once, and later where hints are lost."""
+"""Hints of work: an idle agent waits in an open call and gets a job at once, or later if the hint is lost."""
 
 import signal
 import time
@@ -10,7 +10,7 @@ from tests.support.processes import Fleet, eventually, fleet
 pytestmark = pytest.mark.acceptance
 
 JOB = {"action": {"type": "script", "command": "true"}}
-NEVER = "3600"  # seconds between claims: whatever is claimed was hinted at
+NEVER = "3600"  # seconds between claims, so each claim follows a hint
 
 
 def ended(one: Fleet, url: str, job: str) -> bool:
@@ -29,7 +29,7 @@ def waiting_calls(one: Fleet) -> int:
         ).fetchone()[0]
 
 
-def test_an_agent_that_polls_once_an_hour_has_a_job_at_once_and_also_when_the_listener_is_cut(tmp_path):
+def test_an_agent_that_polls_hourly_gets_jobs_at_once_and_without_listener(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         one.agent("worker-1", url, "--poll", NEVER, "--concurrency", "2")
@@ -47,13 +47,13 @@ def test_an_agent_that_polls_once_an_hour_has_a_job_at_once_and_also_when_the_li
         eventually(lambda: waiting_calls(one) == 1, why="it listens again")
 
 
-def test_a_job_goes_to_the_idle_worker_though_one_that_is_busier_has_waited_longer(tmp_path):
+def test_a_job_goes_to_the_idle_worker_and_not_to_a_busier_one(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         token = one.token("client")
 
         def waiter_since(worker: str, job: dict[str, object], state: str) -> None:
-            """The job is there; its worker then waits for work again, behind all that waited before."""
+            """Wait for the job. Its worker then waits for work again, behind all earlier waits."""
             made = one.call("POST", f"{url}/api/v1/jobs", token, {**job, "tags": [worker]})["id"]
             eventually(
                 lambda: one.call("GET", f"{url}/api/v1/jobs/{made}", token)["state"] == state, why=f"it is {state}"
@@ -70,7 +70,7 @@ def test_a_job_goes_to_the_idle_worker_though_one_that_is_busier_has_waited_long
             assert [attempt["server"]["name"] for attempt in attempts] == ["idle"]
 
 
-def test_jobs_that_are_submitted_at_once_are_shared_among_idle_workers_though_each_has_room_for_all(tmp_path):
+def test_jobs_submitted_at_once_are_shared_among_idle_workers(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url, token = one.web(), one.token("client")
 
@@ -83,13 +83,13 @@ def test_jobs_that_are_submitted_at_once_are_shared_among_idle_workers_though_ea
 
         for worker in ("worker-1", "worker-2"):
             one.agent(worker, url, "--poll", NEVER, "--concurrency", "8")
-        for _ in range(10):  # where one is too slow to claim its share, that goes to the other
+        for _ in range(10):  # the share of a worker that is too slow goes to the other
             if workers_of_a_batch() == {"worker-1", "worker-2"}:
                 return
         raise AssertionError("one worker had them all")
 
 
-def test_a_web_server_that_ends_answers_those_who_wait_and_they_go_on_waiting_at_the_next(tmp_path):
+def test_a_web_server_that_ends_answers_waiting_agents_and_they_wait_at_the_next(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         port = int(url.rpartition(":")[2])

@@ -74,6 +74,7 @@ app.conf.broker_transport_options = {
     "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder, "polling_interval": 0.1,
 }
 app.conf.beat_schedule = beat.schedule()
+app.conf.worker_max_tasks_per_child = 3
 app.autodiscover_tasks()
 """
 LOOK = """
@@ -81,6 +82,7 @@ import json
 from celery import current_app
 from django.contrib.auth import get_user_model
 from django.test import Client
+from liveness.models import Server
 reader = get_user_model().objects.create_superuser("reader", room="7")
 client = Client(SERVER_NAME="localhost")
 client.force_login(reader)
@@ -96,6 +98,7 @@ print(json.dumps({
     "table": client.get("/admin/liveness/server/").status_code,
     "theirs": client.get("/mine/").status_code,
     "celery": current_app.main,
+    "executors": list(Server.objects.filter(type="EXECUTOR").values_list("state", "pid")),
 }))
 """
 
@@ -203,7 +206,8 @@ def test_the_control_plane_may_have_a_database_of_its_own_beside_that_of_the_pro
     assert {"jobs_workerjob", "liveness_server"} < ours
     assert set(seen["tables"]["fleet"]) == ours | {"django_migrations"}
     assert not ours & set(seen["tables"]["default"]) and "people_person" in seen["tables"]["default"]
-    assert seen["groups"] == [f"Control plane {name}" for name in ("administrator", "auditor", "operator", "viewer")]
+    groups = ("administrator", "all namespaces", "auditor", "operator", "viewer")
+    assert seen["groups"] == [f"Control plane {name}" for name in groups]
     assert seen["gone"] is False and seen["cancelled"] == [302, "CANCELLED"]
     assert seen["log"] == [[seen["waits"], "Cancel: by hand"]], "the admin's log is beside its users"
     assert seen["ready"] == {"status": "ok", "problems": []}
@@ -227,7 +231,9 @@ def run_main_job(project: Project, *databases: str) -> None:
 
         begin("manage.py", "runserver", "--noreload", f"127.0.0.1:{project.port}")
         eventually(lambda: reachable(project), why="their web server answers")
-        begin("-m", "celery", "-A", "mysite", "worker", "--beat", "--concurrency", "2", "--loglevel", "warning")
+        executor = begin(
+            "-m", "celery", "-A", "mysite", "worker", "--beat", "--concurrency", "2", "--loglevel", "warning"
+        )
         agents = {
             name: begin("-m", "controlplane.agent", "--url", project.url, "--name", name, CONTROLPLANE_TOKEN=worker)
             for name in ("one", "two")
@@ -257,6 +263,10 @@ def run_main_job(project: Project, *databases: str) -> None:
     assert "Control plane</a>" not in look["admin"].partition("</header>")[0], "their site keeps its name"
     assert look["theirs"] == 418, "what their settings say is theirs"
     assert look["celery"] == "mysite"
+    assert look["executors"] == [["RUNNING", executor.process.pid]], "its children come and go, and are one executor"
+    states = "from liveness.models import Server; print(*Server.objects.filter(type='EXECUTOR').values_list('state'))"
+    ended = project.run("manage.py", "shell", "--verbosity", "0", "--command", states)
+    assert ended.strip() == "('TERMINATED_GRACEFULLY',)"
 
 
 def reachable(project: Project) -> bool:
@@ -273,9 +283,9 @@ def reachable(project: Project) -> bool:
         ("USE_TZ = False", "USE_TZ is False"),
         ("MIDDLEWARE = []", "SessionMiddleware"),
         ('ROOT_URLCONF = "bare"', "instance:overview"),
-        ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages are not found"),
+        ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages cannot be found"),
         ('CONTROLPLANE_DATABASE = "fleet"', "DATABASES has no such alias"),
-        (OF_ITS_OWN + "DATABASE_ROUTERS = []", "are not looked for in the database 'fleet'"),
+        (OF_ITS_OWN + "DATABASE_ROUTERS = []", "do not direct the control plane's models to the database 'fleet'"),
     ],
 )
 def test_what_a_project_lacks_is_named_by_a_check(project, changed, message):
@@ -288,11 +298,11 @@ def test_what_a_project_lacks_is_named_by_a_check(project, changed, message):
     assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
-def test_a_project_with_a_package_of_the_same_name_is_told_so(project):
+def test_a_project_with_a_package_of_the_same_name_gets_an_error(project):
     (project.work / "jobs").mkdir()
     (project.work / "jobs" / "__init__.py").touch()
     done = subprocess.run(
         [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
         env=wheel.environment(project.home, **project.more),
     )  # fmt: skip
-    assert "The package 'jobs' is found at" in done.stderr, done.stderr
+    assert "The package 'jobs' was found at" in done.stderr, done.stderr

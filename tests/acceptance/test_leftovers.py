@@ -1,4 +1,4 @@
-"""A worker that ends while nobody answers has not worked in vain: its next start says what it had done."""
+"""Leftover reports: a worker that ended during an outage sends its results at its next start."""
 
 import signal
 
@@ -9,7 +9,7 @@ from tests.support.processes import eventually, fleet
 pytestmark = pytest.mark.acceptance
 
 
-def test_a_completion_that_nobody_heard_is_accepted_from_the_next_start_of_its_agent(tmp_path):
+def test_a_completion_during_an_outage_is_accepted_at_the_agents_next_start(tmp_path):
     with fleet(tmp_path, LIVENESS_TIMEOUT="60", LIVENESS_INITIAL_DELAY="60") as running:
         url, client = running.web(), running.token("client")
         running.executor("executor", "--beat")

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL is cut in the middle of a call: who called is told what is known, and may call again."""
+"""Connections to PostgreSQL that are cut during a call: the response states what is known, and a retry is safe."""
 
 from uuid import uuid4
 
@@ -29,7 +29,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def call(running):
-    """A call of a role, or of a server by its token: the status and the body."""
+    """Call as a role, or as a server with its token. Return the status and the body."""
 
     def call(who, path, body=None, **headers):
         token = who if who.startswith("cp") else running.token(who)
@@ -42,7 +42,7 @@ def call(running):
 
 @pytest.fixture
 def cut(running, call):
-    """Calls, and loses the connection at the last of these words: the code of the answer."""
+    """Call, and cut the connection at the last of these words. Return the code of the response."""
 
     def cut(asked, *words, is_done):
         happens = running.proxy.cut(*words, is_done=is_done)
@@ -60,14 +60,13 @@ def count(running, statement):
         return connection.execute(statement).fetchone()[0]
 
 
-# What the wire has of a statement that is prepared, whether or not that is the first time, and of one that is not.
+# Bytes on the wire of a prepared statement, at its first use and later, and of one that is not prepared.
 STORED = {"/jobs": "execute controlplane_submit_jobs", "/executions": "insert into jobs_workerjob"}
 
 
 CUTS = [
     (("COMMIT",), True, UNKNOWN, 200),
     (("COMMIT",), False, UNKNOWN, 201),
-    ((), True, CERTAIN, 201),  # a transaction that did not come to its COMMIT
 ]
 EXECUTION = {"name": "x", "steps": [{"key": "a", "action": SCRIPT}]}
 
@@ -79,10 +78,10 @@ EXECUTION = {"name": "x", "steps": [{"key": "a", "action": SCRIPT}]}
         ("/jobs", {"action": SCRIPT}, (), True, UNKNOWN, 200),
         ("/jobs", {"action": SCRIPT}, (), False, UNKNOWN, 201),
         *(("/executions", EXECUTION, *cut) for cut in CUTS),
-        ("/executions", EXECUTION, ("COMMIT", "SELECT"), False, UNKNOWN, 200),  # what is lost is the answer
+        ("/executions", EXECUTION, ("COMMIT", "SELECT"), False, UNKNOWN, 200),  # the response is lost
     ],
 )
-def test_a_submission_cut_off_says_what_is_known_and_is_safe_to_send_again(
+def test_an_interrupted_submission_states_what_is_known_and_can_be_sent_again(
     running, call, cut, path, body, words, is_done, code, again
 ):
     key = str(uuid4())
@@ -98,7 +97,16 @@ def test_a_submission_cut_off_says_what_is_known_and_is_safe_to_send_again(
     assert count(running, f"select count(*) from {stored} where key = '{key}'") == 1  # noqa: S608
 
 
-def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(running, call, cut):
+def test_a_submission_interrupted_before_its_commit_is_retried_at_once(running, call):
+    key = str(uuid4())
+    happens = running.proxy.cut(STORED["/executions"], is_done=True)
+    answers = [call("client", "/executions", EXECUTION, **{"Idempotency-Key": key})[0] for _ in range(2)]
+    assert happens.happened.is_set()
+    assert answers == [201, 200]
+    assert count(running, f"select count(*) from jobs_execution where key = '{key}'") == 1  # noqa: S608
+
+
+def test_an_interrupted_claim_is_unknown_and_its_repetition_returns_the_attempts(running, call, cut):
     registration = {"type": "WORKER", "name": "one", "tags": ["own", "script"], "instance_id": str(uuid4())}
     server = call("worker", "/servers", registration)[1]
     at, token = f"/servers/{server['id']}", server["token"]
@@ -117,12 +125,12 @@ def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(
     assert (result["accepted"], result["replayed"]) == (True, True)
 
 
-def test_a_read_cut_off_has_changed_nothing(call, cut):
+def test_an_interrupted_read_has_changed_nothing(call, cut):
     assert cut(lambda: call("operator", "/jobs"), 'FROM "jobs_workerjob"', is_done=True) == CERTAIN
     assert cut(lambda: call("operator", "/instance"), "execute controlplane_read_figures", is_done=True) == CERTAIN
 
 
-def test_where_no_connection_can_be_had_nothing_was_changed(running, call):
+def test_without_a_connection_nothing_is_changed(running, call):
     running.token("client")  # made while the database can be reached
     running.proxy.is_open = False
     try:

@@ -1,5 +1,7 @@
-"""Self-inflicted silence on real processes: whatever part of the control plane is away, and however long, no living
-server is disconnected for it; and a dead one is still found afterwards."""
+"""Outages of parts of the control plane, on real processes.
+
+No live server is disconnected because of an outage, however long. Dead servers are found after it.
+"""
 
 import time
 
@@ -18,7 +20,7 @@ TIMEOUT, INTERVAL = 3.0, float(SHORT["LIVENESS_INTERVAL"])
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """A control plane in the shape of many machines, with a crowd of servers on it."""
+    """Start a control plane with separate processes, as on many machines, and a crowd of servers."""
     folder = tmp_path_factory.mktemp("outages")
     with (
         services.Postgresql() as database,
@@ -43,7 +45,7 @@ def query(running, statement, params=None):
 
 
 def pids(running, name):
-    """The processes of a part that live now."""
+    """Return the live processes of a part."""
     parent = psutil.Process(running.processes[name].pid)
     return [parent.pid, *(child.pid for child in parent.children(recursive=True))]
 
@@ -53,7 +55,7 @@ def counted(running, condition):
 
 
 def lost(running):
-    """Who was disconnected, but for what a test killed itself: the doomed, and processes of the control plane."""
+    """Return the disconnected servers, except those that a test killed itself."""
     return query(
         running,
         "select s.name, s.type, s.state_reason from liveness_server s where s.disconnected_observed is not null"
@@ -64,14 +66,14 @@ def lost(running):
 
 
 def advances(running):
-    """Whether observed time goes on and every one of the crowd is heard."""
+    """Return True if observed time advances and the heartbeats of the whole crowd arrive."""
     (first,) = query(running, "select reading from liveness_clock")
     eventually(lambda: query(running, "select reading from liveness_clock")[0][0] > first[0] + 2 * TIMEOUT)
     eventually(lambda: counted(running, "last_heartbeat_at > clock_timestamp() - interval '2 s'") >= CROWD)
 
 
 def wait(seconds):
-    """An outage lasts: this is its length, not a hope that something be done by then."""
+    """Sleep for the length of an outage. Nothing is expected to be done by then."""
     time.sleep(seconds)
 
 
@@ -101,7 +103,7 @@ def test_an_outage_of_the_executor_and_of_the_broker_whose_queue_is_lost(everyth
     assert lost(everything) == []
 
 
-def test_who_is_dead_is_found_in_its_timeout_and_two_intervals_of_observed_time(everything):
+def test_a_dead_server_is_found_within_timeout_and_two_intervals_of_observed_time(everything):
     token = everything.token("worker")
     everything.start("doomed", "-m", "tests.support.crowd", everything.url, "1", "doomed", CONTROLPLANE_TOKEN=token)
     eventually(lambda: counted(everything, "state = 'RUNNING'") == CROWD + 1, why="the doomed runs")

@@ -9,6 +9,7 @@ from tests.support.processes import eventually, fleet
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900), pytest.mark.exhaustive]
 
 BYSTANDERS = 19
+AGAIN = "import subprocess, sys\nwhile True: subprocess.run(sys.argv[1:])"
 
 
 def test_nineteen_bystanders_complete_while_the_poison_beside_them_ends_quarantined(tmp_path):
@@ -22,8 +23,7 @@ def test_nineteen_bystanders_complete_while_the_poison_beside_them_ends_quaranti
         for name in ("worker-1", "worker-2"):
             agent = ["-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", "--concurrency", "20"]
             agent += ["--restart-strategy", "IMMEDIATELY"]
-            command = ["-m", "controlplane.standalone.respawn", "--", sys.executable, *agent]
-            running.start(name, *command, CONTROLPLANE_TOKEN=running.token("worker"))
+            running.start(name, "-c", AGAIN, sys.executable, *agent, CONTROLPLANE_TOKEN=running.token("worker"))
 
         def ended():
             jobs = [running.call("GET", f"{url}/api/v1/jobs/{job['id']}", client) for job in submitted]

@@ -1,4 +1,4 @@
-"""The control plane's own processes, as real ones: they are on the Instance page, from their start to their end."""
+"""The control plane's own processes: the Instance page shows them from start to end."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ ENDED_WELL = ["RUNNING", "TERMINATING", "TERMINATED_GRACEFULLY"]
 
 
 class Servers:
-    """What the database knows of the servers."""
+    """Read servers from the database."""
 
     def __init__(self, url):
         self.connection = psycopg.connect(url, autocommit=True, row_factory=namedtuple_row)
@@ -30,12 +30,12 @@ class Servers:
         ).fetchall()
 
     def running(self, like, count=1):
-        """The servers of this name, all of them RUNNING."""
+        """Return the servers of this name if there are `count` and all are RUNNING, otherwise False."""
         servers = self.named(like)
         return len(servers) == count and all(server.state == "RUNNING" for server in servers) and servers
 
     def cut_off(self):
-        """End every connection but ours, as a restart of the database does; when that was."""
+        """End every other connection, as a restart of the database does. Return the time."""
         self.connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where datname = current_database() and pid <> pg_backend_pid()"
@@ -43,7 +43,7 @@ class Servers:
         return self.connection.execute("select clock_timestamp() as at").fetchone().at
 
     def states(self, server):
-        """What it became by its own word, and what by the check."""
+        """Return the states that the server reported itself, and those that the liveness check set."""
         events = self.connection.execute(
             "select to_state, actor from liveness_serverevent where server_id = %s order by id", [server.id]
         ).fetchall()
@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def own(folder):
-    """A control plane of one web server with two processes, an executor with a beat, and another beat."""
+    """Start a web server with two processes, an executor with a beat, and another beat."""
     with fleet(folder, CELERY_BROKER_URL="filesystem://") as own:
         own.url = own.web("web", "--workers", "2", "--respawn-failed-workers")
         own.servers = Servers(own.env["DATABASE_URL"])
@@ -115,7 +115,7 @@ def test_own_processes_are_servers_from_their_start_to_their_end(own):
     assert [servers.states(server)[0] for server in ended] == [ENDED_WELL] * 5
 
 
-def test_behind_tls_it_hears_itself_and_the_agents_of_its_machine_and_sends_others_to_https(folder):
+def test_behind_tls_local_agents_use_http_and_others_are_redirected_to_https(folder):
     with fleet(folder, BEHIND_TLS="1") as own:
         url = own.web()
         own.agent("one", url)
@@ -126,11 +126,11 @@ def test_behind_tls_it_hears_itself_and_the_agents_of_its_machine_and_sends_othe
         own.servers.connection.close()
 
 
-def test_a_process_that_cannot_register_serves_and_ends_as_ever(folder):
+def test_a_process_that_cannot_register_serves_and_ends_as_usual(folder):
     with fleet(folder, DATABASE_URL="postgresql://nobody@127.0.0.1:1/nothing", SECRET_KEY="x" * 50) as deaf:
         url = deaf.web()
-        eventually(lambda: f"web@{HOST}-" in deaf.logs(), why="it says that it is not heard")
+        eventually(lambda: f"web@{HOST}-" in deaf.logs(), why="it logs that it cannot heartbeat")
         assert deaf.answers(f"{url}/livez")
         deaf.processes["web"].terminate()
         assert deaf.processes["web"].wait(10) == 0
-        assert deaf.logs().count("is not heard") == 1
+        assert deaf.logs().count("cannot heartbeat") == 1

@@ -1,4 +1,4 @@
-"""A backup is rehearsed: dumped while a job runs, restored elsewhere, and the job goes on there."""
+"""Rehearsal of a backup: dump while a job runs, restore elsewhere, and the job continues there."""
 
 import os
 import signal
@@ -26,26 +26,27 @@ def begin(one: Fleet) -> str:
     return f"{url}/api/v1"
 
 
-def test_a_job_that_ran_when_the_backup_was_made_goes_on_in_the_restored_control_plane(tmp_path):
+def test_a_job_that_ran_during_the_backup_continues_after_the_restore(tmp_path):
     dump, began, restored = tmp_path / "backup", tmp_path / "began", f"restored_{os.getpid()}"
     folders = [tmp_path / "before", tmp_path / "after"]
     for folder in folders:
         folder.mkdir()
-    with fleet(folders[0], CELERY_BROKER_URL="filesystem://") as one:
+    own = {"CELERY_BROKER_URL": "filesystem://", "SECRET_KEY": "the key of the backup " * 3}
+    with fleet(folders[0], **own) as one:
         api = begin(one)
         client = one.token("client")
         script = f'if [ -e "{began}" ]; then echo "try $JOB_ATTEMPT"; else touch "{began}"; sleep 600; fi'
         job = one.call("POST", f"{api}/jobs", client, {"action": {"type": "script", "command": script}})["id"]
         eventually(began.exists, why="the job's code runs")
         run("pg_dump", "--format=custom", f"--file={dump}", one.env["DATABASE_URL"])
-        # What comes after the backup is forgotten.
+        # Later changes are not in the backup.
         one.call("POST", f"{api}/jobs", client, {"action": {"type": "script", "command": "true"}})
         one.processes["worker"].send_signal(signal.SIGKILL)
 
     server(f"create database {restored}")
     try:
         run("pg_restore", "--exit-on-error", "--no-owner", f"--dbname={beside(restored)}", str(dump))
-        with fleet(folders[1], CELERY_BROKER_URL="filesystem://", DATABASE_URL=beside(restored)) as one:
+        with fleet(folders[1], DATABASE_URL=beside(restored), **own) as one:
             told = one.run("manage.py", "after_restore", "--note", "the machine burnt down")
             assert "RESUBMITTED: 1" in told.splitlines()
             api = begin(one)

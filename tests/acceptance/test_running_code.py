@@ -1,4 +1,4 @@
-"""Code that runs on a real agent: how it is cancelled, and what is heard of it while it runs and at its end."""
+"""Code on a real agent: cancellation, and reports while it runs and at its end."""
 
 import os
 from contextlib import suppress
@@ -11,7 +11,7 @@ from tests.support.processes import eventually, fleet, freeze, thaw
 
 pytestmark = pytest.mark.acceptance
 
-# A child that takes no notice of SIGTERM, and a parent that waits for it.
+# A child that ignores SIGTERM, and a parent that waits for it.
 FAMILY = """
 sh -c 'trap "" TERM; echo $$ > {0}.child; while true; do sleep 0.05; done' &
 echo $$ > {0}.parent; wait
@@ -28,7 +28,7 @@ def large(size):
 def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("code")
     (folder / "callables.py").write_text(CALLABLE)
-    # A frozen worker is still far from being lost when a cancellation has waited long enough.
+    # CANCEL_TIMEOUT passes long before a frozen worker is lost.
     timings = {"LIVENESS_TIMEOUT": "60", "JOBS_CANCEL_TIMEOUT": "2", "JOBS_SWEEP_INTERVAL": "1"}
     with fleet(folder, **timings) as running:
         running.url, running.client = running.web(), running.token("client")
@@ -40,7 +40,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def job(running):
-    """Submits an action; its id, and calls about it: `seen()`, `call("POST", "/cancel")`."""
+    """Submit an action. The result has its id and calls for it: `seen()`, `call("POST", "/cancel")`."""
 
     class Job:
         def __init__(self, action, **more):
@@ -60,7 +60,7 @@ def job(running):
             return eventually(lambda: (job := self.read_job())["finished_at"] and job, why="the job ends")
 
         def ended_by(self):
-            """Who ended its only attempt."""
+            """Return the actor that ended its only attempt."""
             with psycopg.connect(running.env["DATABASE_URL"]) as connection:
                 return connection.execute("select ended_by from jobs_attempt where job_id = %s", [self.id]).fetchone()[
                     0
@@ -78,14 +78,14 @@ def job(running):
 
 
 def family(folder, name):
-    """The process ids of FAMILY, once both are there. The parent leads the group."""
+    """Return the process ids of FAMILY when both run. The parent leads the group."""
     files = [folder / f"{name}.{who}" for who in ("parent", "child")]
     return eventually(lambda: all(file.exists() and file.read_text().strip() for file in files)
                       and [int(file.read_text()) for file in files], why="both run")  # fmt: skip
 
 
 def is_gone(group):
-    """Nothing of it runs; what is dead may still wait to be buried by the machine's init."""
+    """Return True if no process of the group runs. Zombies that wait for init do not count."""
     for process in psutil.process_iter(["status"]):
         with suppress(ProcessLookupError):
             if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
@@ -93,7 +93,7 @@ def is_gone(group):
     return True
 
 
-def test_a_cancelled_job_ends_with_its_whole_process_group_and_its_worker_says_so(running, job):
+def test_a_cancelled_job_ends_with_its_process_group_and_its_worker_reports_it(running, job):
     one = job(FAMILY.format(running.folder / "cancelled"))
     parent, child = family(running.folder, "cancelled")
     assert os.getpgid(child) == parent and one.read_job()["state"] == "RUNNING"
@@ -101,10 +101,10 @@ def test_a_cancelled_job_ends_with_its_whole_process_group_and_its_worker_says_s
     ended = one.ended()
     assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
     assert one.ended_by() == "server"
-    assert is_gone(parent), "nothing of it runs once its worker says so"
+    assert is_gone(parent), "no process runs after the report"
 
 
-def test_a_cancelled_job_of_a_frozen_worker_is_cancelled_for_it_and_thawed_it_ends_the_code(running, job):
+def test_the_job_of_a_frozen_worker_is_cancelled_and_its_code_ends_after_the_thaw(running, job):
     one = job(FAMILY.format(running.folder / "frozen"))
     parent, _ = family(running.folder, "frozen")
     agent = running.processes["worker"]
@@ -115,7 +115,7 @@ def test_a_cancelled_job_of_a_frozen_worker_is_cancelled_for_it_and_thawed_it_en
         assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
         assert one.ended_by() == "liveness", ended
         assert "did not confirm" in ended["timeline"][-2]["reason"]
-        assert not is_gone(parent), "nobody was there to end it"
+        assert not is_gone(parent), "no worker could end it"
     finally:
         thaw(agent)
     eventually(lambda: is_gone(parent), why="the worker hears that it is not its own any more")
@@ -123,7 +123,7 @@ def test_a_cancelled_job_of_a_frozen_worker_is_cancelled_for_it_and_thawed_it_en
     assert agent.poll() is None
 
 
-def test_lines_of_both_streams_come_in_order_and_what_was_cut_is_said(running, job):
+def test_lines_of_both_streams_keep_their_order_and_a_cut_is_marked(running, job):
     one = job(
         "echo 1; sleep 0.3; echo 2 >&2; sleep 0.3; echo 3; head -c 9000 /dev/zero | tr '\\0' x; echo; seq 5 10050"
     )
@@ -145,7 +145,7 @@ def test_lines_and_progress_are_seen_while_the_code_runs(running, job):
     assert one.ended()["state"] == "COMPLETED"
 
 
-def test_an_output_that_is_too_large_fails_its_job_and_says_the_size_and_the_limit(job):
+def test_an_output_above_the_limit_fails_its_job_and_names_size_and_limit(job):
     large = {"type": "callable", "path": "callables:large"}
     one, most = job(large, payload=262_143), job(large, payload=262_142)
     error = one.ended()["error"]
@@ -160,13 +160,13 @@ def test_an_output_that_is_too_large_fails_its_job_and_says_the_size_and_the_lim
 
 @pytest.fixture
 def two(running):
-    """A second worker, which ends with the test: it would take the jobs of the next one."""
+    """Start a second worker, and end it with the test, because it would take the jobs of the next test."""
     running.agent("two", running.url, "--concurrency", "2", "--tags", "two")
     yield
     running.end(["two"])
 
 
-def test_of_an_agents_reports_one_that_cannot_be_written_holds_up_no_other(running, two, job):
+def test_a_report_that_cannot_be_written_does_not_delay_the_others(running, two, job):
     with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
         connection.execute(
             "create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$"

@@ -1,4 +1,4 @@
-"""Code that hangs while its worker goes on, on real processes: its job runs again, and nobody else's does."""
+"""Hanging code on a live worker, on real processes: its job runs again, and no other job does."""
 
 import os
 import signal

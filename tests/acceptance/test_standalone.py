@@ -11,6 +11,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,11 +26,12 @@ from tests.support.data_dirs import new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually, free_port
 
 pytestmark = pytest.mark.acceptance
+KEY = "of this installation" * 2
 FOREIGN = ("LIVENESS_", "JOBS_", "CONTROLPLANE_", "DATABASE_URL", "PYTEST_")
 
 
 class Standalone:
-    """A running `manage.py standalone` and everything that it has printed."""
+    """A running `manage.py standalone` with its output."""
 
     def __init__(
         self, data_dir: Path, *options: str, port: int | None = None, python: str = sys.executable, **more: str
@@ -52,7 +54,7 @@ class Standalone:
             start_new_session=True,
         )
         self.lines: list[str] = []
-        self.starting_took = 0.0  # seconds until it said where to look
+        self.starting_took = 0.0  # seconds until it printed its address
         self.reader = threading.Thread(target=self.read, args=(self.process.stdout, began_at))
         self.reader.start()
         self.known_processes: dict[int, psutil.Process] = {}
@@ -66,7 +68,7 @@ class Standalone:
 
     @property
     def ends_within(self) -> float:
-        """Seconds: sooner than it starts, where that takes this machine longer."""
+        """Return the time limit for an end in seconds: 15, or the duration of the start if that was longer."""
         return max(15.0, self.starting_took)
 
     @property
@@ -83,7 +85,7 @@ class Standalone:
         return match
 
     def processes(self) -> list[psutil.Process]:
-        """All that were ever started, with the database, which is nobody's child."""
+        """Return all processes that were ever started, and those of the database, which have no parent here."""
         descendants = psutil.Process(self.process.pid).children(recursive=True)
         if server := postgres.PostgresServer(self.data_dir).pid():
             descendants += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
@@ -96,20 +98,29 @@ class Standalone:
         self.reader.join(5)
         return status
 
+    def answers(self, path: str) -> bool:
+        with suppress(urllib3.exceptions.HTTPError):
+            return self.get(path).status == 200
+        return False
+
     def get(self, path: str) -> urllib3.BaseHTTPResponse:
         return urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", redirect=False, retries=False)
 
 
 @pytest.fixture(scope="module")
 def used() -> Iterator[Path]:
-    """A data directory that one start after the other goes on with."""
+    """Make a data directory that several starts use one after the other."""
     with new_data_dir() as directory:
+        directory.mkdir(mode=0o700)
+        key = directory / "secret_key"
+        key.write_text(KEY)  # some starts also have it in the environment
+        key.chmod(0o600)
         yield directory
 
 
 @pytest.fixture
 def data_dir(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A new one for a test of the first run, which takes longer; else the one that others used before."""
+    """Make a data directory for a test of the first run. Other tests share one, because a first run is slow."""
     if request.node.get_closest_marker("first_run"):
         with new_data_dir() as directory:
             yield directory
@@ -133,7 +144,7 @@ def start(data_dir: Path) -> Iterator[object]:
 
 
 def running(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that have not ended; a zombie has."""
+    """Return the processes that have not ended. Zombies have ended."""
     still_running = []
     for process in processes:
         try:
@@ -149,7 +160,7 @@ def registered(one: Standalone, workers: int) -> None:
 
 
 @pytest.mark.first_run
-def test_the_first_run_keeps_its_secrets_and_leaves_nothing_behind_and_the_next_goes_on_where_it_was(start, data_dir):
+def test_the_first_run_leaves_no_process_and_the_next_one_continues_its_work(start, data_dir):
     first = start("--workers", "1")
     kept = Path(first.wait_for(r"user admin, the password is in (\S+)")[1])
     password = kept.read_text().strip()
@@ -196,7 +207,7 @@ cat {data_dir}/secret_key {data_dir}/tokens/* 2>/dev/null | wc -c
 
 
 def looked_around(one: Standalone, data_dir: Path) -> list[str]:
-    """What a job sees, line by line: its user, umask, how much of our settings, $MINE, bytes of our secrets."""
+    """Return what a job sees, one value a line: user, umask, number of our settings, $MINE, bytes of our secrets."""
     return written_by_job(one, data_dir, {"command": LOOK.format(data_dir=data_dir)})
 
 
@@ -214,12 +225,17 @@ def written_by_job(one: Standalone, data_dir: Path, script: dict[str, Any]) -> l
     return job_now["output"]["stdout"].splitlines()
 
 
-SECRETS = {"SECRET_KEY": "of this installation", "CONTROLPLANE_WORKER_ENV": "MINE", "MINE": "handed on", "OTHER": "not"}
+SECRETS = {
+    "SECRET_KEY": KEY,
+    "CONTROLPLANE_WORKER_ENV": "MINE",
+    "MINE": "handed on",
+    "OTHER": "not",
+}
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give workers a user of their own")
-def test_of_root_the_workers_are_a_user_of_their_own_who_sees_nothing_of_the_control_plane(start, data_dir):
+def test_workers_of_root_run_as_another_user_that_cannot_read_the_control_plane(start, data_dir):
     paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
     one = start("--workers", "1", python=python_for_others(), PYTHONPATH=paths, **SECRETS)
     registered(one, 1)
@@ -231,8 +247,8 @@ def test_of_root_the_workers_are_a_user_of_their_own_who_sees_nothing_of_the_con
     assert one.end() == 0, one.output
 
 
-def test_the_workers_find_the_secrets_that_jobs_name_in_a_folder_a_variable_and_by_a_command(start, data_dir):
-    folder = data_dir.parent / "secrets"  # which any user may enter, for of root the workers are another
+def test_workers_find_secrets_in_a_folder_in_a_variable_and_by_a_command(start, data_dir):
+    folder = data_dir.parent / "secrets"  # open to every user, because workers of root run as another one
     folder.mkdir(mode=0o755)
     (folder / "of-file").write_text("one of a file")
     (folder / "of-file").chmod(0o644)
@@ -242,7 +258,7 @@ def test_the_workers_find_the_secrets_that_jobs_name_in_a_folder_a_variable_and_
     )  # fmt: skip
     registered(one, 1)
     named = {"A": "of-file", "B": "of-variable", "C": "the-command"}
-    # Said in a way that is not masked.
+    # Written so that it is not masked.
     look = 'for one in "$A" "$B" "$C"; do echo "$one" | tr a-z A-Z; done; env | grep -c CONTROLPLANE_SECRET || true'
     script = {"command": look, "env": {variable: {"secret": name} for variable, name in named.items()}}
     assert written_by_job(one, data_dir, script) == [
@@ -251,7 +267,7 @@ def test_the_workers_find_the_secrets_that_jobs_name_in_a_folder_a_variable_and_
     assert one.end() == 0, one.output
 
 
-def test_where_that_user_cannot_run_our_python_it_is_said_once_and_workers_go_on_as_we(start, data_dir, tmp_path):
+def test_workers_run_as_root_with_one_warning_if_the_other_user_cannot_run_python(start, data_dir, tmp_path):
     tmp_path.chmod(0o700)
     python = tmp_path / "python"
     python.symlink_to(Path(sys.executable).resolve())
@@ -264,7 +280,7 @@ def test_where_that_user_cannot_run_our_python_it_is_said_once_and_workers_go_on
     assert one.end() == 0, one.output
 
 
-def test_a_port_in_use_is_an_error_that_says_what_to_do(start):
+def test_a_port_in_use_is_an_error_with_a_remedy(start):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -296,18 +312,21 @@ def test_a_worker_that_is_killed_is_started_again(start):
     assert one.end() == 0, one.output
 
 
-def test_when_the_web_server_dies_everything_ends_and_the_status_tells(start):
+def test_a_web_server_and_an_executor_that_are_killed_are_started_again(start):
     one = start("--workers", "1")
     registered(one, 1)
+    for name in ("web", "executor"):
+        os.kill(int(one.wait_for(rf"{name} started \(pid=(\d+)\)")[1]), signal.SIGKILL)
+        one.wait_for(rf"{name} was killed by SIGKILL; starting it again in 1 s")
+    eventually(lambda: one.answers("/livez"), why="the web server answers again")
+    eventually(lambda: one.get("/healthz").status == 200, why="checks run again")
+    assert one.output.count("Worker registered with ID") == 1, "the worker went on"
     processes = one.processes()
-    next(process for process in processes if "granian" in process.cmdline()).kill()
-    assert one.process.wait(30) == 1
-    one.reader.join(5)
-    assert "web has ended, so everything is stopped" in one.output
+    assert one.end() == 0, one.output
     assert running(processes) == []
 
 
-def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(start):
+def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_works(start):
     one = start("--workers", "1")
     registered(one, 1)
     processes = one.processes()
@@ -315,28 +334,71 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     one.process.kill()
     one.process.wait(10)
     eventually(
-        lambda: all(process.name() == "postgres" for process in running(processes)),
+        lambda: all(process.name() == "postgres" or is_sentinel(process) for process in running(processes)),
         within=one.ends_within,
-        why="the parts ended",
+        why="the parts ended, and a sentinel waits to report the worker",
     )
     second = start("--workers", "1", port=one.port)
     registered(second, 1)
     assert postgres.PostgresServer(one.data_dir).pid() == database
+    eventually(lambda: not any(map(is_sentinel, running(processes))), why="the worker is reported")
     assert second.end() == 0, second.output
     assert running(processes) == []
 
 
-def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed_and_its_trigger_ends_with_it(start, data_dir):
+def is_sentinel(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return any("sentinel" in word for word in process.cmdline())
+    return False
+
+
+def test_a_crash_of_everything_at_once_is_recovered_at_the_next_start(start, data_dir):
+    one = start("--workers", "1", LIVENESS_TIMEOUT="600", LIVENESS_TERMINATION_GRACE_PERIOD="600")
+    registered(one, 1)
+    notes = data_dir.parent / "tmp" / "notes"
+    create = [sys.executable, "manage.py", "create_token", "--role", "client", "crash"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
+    env["CONTROLPLANE_DATA_DIR"] = str(data_dir)
+    token = subprocess.run(create, env=env, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    client = {"Authorization": f"Bearer {token}"}
+    address = f"http://127.0.0.1:{one.port}/api/v1/jobs"
+    script = f'[ "$JOB_ATTEMPT" = 2 ] || {{ touch "{notes}"; sleep 600; }}'
+    (data_dir.parent / "tmp").chmod(0o777)
+    action = {"type": "script", "command": script}
+    job = urllib3.request("POST", address, json={"action": action}, headers=client).json()
+    eventually(notes.exists, why=f"the job runs: {job}")
+    for process in one.processes():
+        with suppress(psutil.Error):
+            process.kill()
+    one.process.kill()
+    one.process.wait(10)
+    second = start("--workers", "1", port=one.port, LIVENESS_TIMEOUT="600", LIVENESS_TERMINATION_GRACE_PERIOD="600")
+    registered(second, 1)
+    done = eventually(
+        lambda: (now := urllib3.request("GET", f"{address}/{job['id']}", headers=client).json())["finished_at"] and now,
+        why="the job runs again long before the timeout",
+    )
+    assert (done["state"], len(done["attempts"])) == ("COMPLETED", 2)
+    assert second.end() == 0, second.output
+
+
+def test_the_demo_kills_a_worker_completes_its_job_and_then_shows_a_green_verdict(start, data_dir):
     one = start("--demo")
     one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d")
-    for state in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
+    for state in ("ERROR", "NOT_RUNNING", "INACTIVE"):
         one.wait_for(rf"demo +\| worker-\d is {state}")
     one.wait_for(r"Attempt 1 is RESUBMITTED")
     one.wait_for(r"The job is COMPLETED, in attempt 2")
+    operator = {"Authorization": f"Bearer {(data_dir / 'tokens' / 'operator').read_text()}"}
+
+    def verdict() -> Any:
+        return urllib3.request("GET", f"http://127.0.0.1:{one.port}/api/v1/instance", headers=operator).json()[
+            "verdict"
+        ]
+
+    eventually(lambda: verdict()["tone"] == "well", why="the verdict is green")
     with postgres.running_server(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
         fired = "select count(*) from jobs_triggerslot where outcome = 'FIRED'"
-        failed = "select count(*) from jobs_execution where state = 'FAILED' and parent_step_id is null"
-        for some in (fired, failed):
-            eventually(lambda some=some: database.execute(some).fetchone()[0], why=some)
+        eventually(lambda: database.execute(fired).fetchone()[0], why=fired)
         assert one.end() == 0, one.output
         assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]

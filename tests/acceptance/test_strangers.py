@@ -1,4 +1,4 @@
-"""Strangers, and too many calls, on real processes: what keeps the living alive goes first, and nobody waits long."""
+"""Strangers and too many calls, on real processes: heartbeats go first, and no call waits long."""
 
 import socket
 import threading
@@ -44,7 +44,7 @@ def query(running, statement):
 
 @contextmanager
 def halves(running, number):
-    """So many sockets that each say a half of something, and then nothing."""
+    """Open sockets that each send half a request and then nothing."""
     address = (urlsplit(running.url).hostname, urlsplit(running.url).port)
     sockets = [socket.create_connection(address) for _ in range(number)]
     try:
@@ -63,14 +63,14 @@ def test_idle_sockets_with_half_a_form_stop_nothing(everything, number):
         everything.work()
         eventually(lambda: query(everything, "select bool_and(state = 'COMPLETED') from jobs_workerjob"))
         assert everything.answers(f"{everything.url}/livez")
-        # Longer than the timeout: those that live are heard, and the check that finds the silent goes on.
+        # Wait longer than the timeout. Heartbeats arrive, and the liveness check continues.
         eventually(lambda: query(everything, "select reading from liveness_clock") > reading + 3)
         alive = "select bool_and(state = 'RUNNING') from liveness_server where name like 'worker%' or name like 'web@%'"
         assert query(everything, alive), "nobody is disconnected"
 
 
-def test_when_calls_hang_others_are_turned_away_soon_and_servers_are_heard(everything):
-    """What every call of a client reads is locked: those that have a thread keep it for as long as a lock may take."""
+def test_while_calls_hang_others_are_refused_soon_and_heartbeats_arrive(everything):
+    """Lock a table that every call of a client reads. Calls that have a thread keep it until the lock timeout."""
     registration = {"type": "WORKER", "name": "by-hand", "instance_id": "0190a0a0-0000-7000-8000-000000000000"}
     worker = everything.call("POST", f"{everything.url}/api/v1/servers", everything.token("worker"), registration)
     server = f"{everything.url}/api/v1/servers/{worker['id']}"

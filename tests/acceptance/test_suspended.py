@@ -1,4 +1,4 @@
-"""An executor that is suspended in the middle of a check, and schedulers whose clocks are wrong: the checks go on."""
+"""Suspended executors and schedulers with wrong clocks: the liveness checks continue."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def fleet_of_two(folder):
-    """A web server, which is the witness, and room for executors; `ask` reads the database."""
+    """Start a web server, which is the witness, and leave room for executors. `ask` reads the database."""
     with fleet(folder, CELERY_BROKER_URL="filesystem://", DATABASE_IDLE_TIMEOUT="2s") as running:
         running.web()
         with running.connected() as connection:
@@ -42,8 +42,8 @@ def ticks_go_on(running):
 
 
 @pytest.mark.parametrize("table", ["liveness_brake", "liveness_tally", "liveness_serverevent"])
-def test_an_executor_suspended_in_the_middle_of_a_check_stops_nobody_elses(fleet_of_two, table):
-    """It is caught where it waits for the table: as it judges the brake, or with the server it disconnects locked."""
+def test_an_executor_suspended_during_a_check_does_not_stop_the_others(fleet_of_two, table):
+    """Suspend it while it waits for a table: during the brake's decision, or while it holds a server's lock."""
     running = fleet_of_two
     running.executor("one", *BEAT)
     ticks_go_on(running)

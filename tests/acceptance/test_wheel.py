@@ -1,4 +1,4 @@
-"""The wheel in environments of its own: a control plane from anybody's folder, and an agent without Django."""
+"""The wheel in environments of its own: a control plane in any folder, and an agent without Django."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def agent(place):
 
 @pytest.fixture
 def home(place):
-    """Somebody's home, with a folder where he works; of what it holds one is called like a package of ours."""
+    """Make a home with a working folder. A module there has the name of one of our packages."""
     (place / "home" / "work").mkdir(parents=True)
     (place / "home" / "work" / "jobs.py").write_text("raise SystemExit('not these jobs')\n")
     yield place / "home"
@@ -75,12 +75,12 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
         job = ask("/jobs", client, action={"type": "script", "command": [sys.executable, "-c", "print(6 * 7)"]})["id"]
         eventually(lambda: ask(f"/jobs/{job}", client)["state"] == "COMPLETED", why="the job is done")
     assert plane.process.returncode == 0, "".join(plane.lines)
-    assert [path.name for path in (home / "work").iterdir()] == ["jobs.py"], "nothing is made where he works"
+    assert [path.name for path in (home / "work").iterdir()] == ["jobs.py"], "nothing is made in the working folder"
     assert (home / ".local" / "share" / "controlplane" / "secret_key").exists()
 
 
 @pytest.mark.parametrize("words", [["create_token", "--role", "client", "me"], ["help"], ["sql"], ["check"]])
-def test_a_command_that_begins_nothing_leaves_nothing(server, home, words):
+def test_a_command_without_effect_leaves_no_files(server, home, words):
     done = subprocess.run(
         [server / "controlplane", *words],
         cwd=home / "work",
@@ -89,13 +89,13 @@ def test_a_command_that_begins_nothing_leaves_nothing(server, home, words):
         text=True,
     )
     assert (done.returncode == 0) == (words[0] != "create_token"), done.stderr
-    assert words[0] != "create_token" or "Begin with `standalone` or `migrate`" in done.stderr
+    assert words[0] != "create_token" or "Run `standalone` or `migrate` first" in done.stderr
     assert {path.name for path in home.rglob("*")} == {"work", "jobs.py"}
 
 
-def test_an_agents_installation_says_what_a_control_plane_needs(agent, home):
+def test_an_agents_installation_names_the_extra_for_a_control_plane(agent, home):
     done = subprocess.run(
         [agent / "controlplane", "standalone"], cwd=home, env=wheel.environment(home), capture_output=True, text=True
     )
-    assert done.returncode == 1 and "pip install 'controlplane[server]'" in done.stderr
+    assert done.returncode == 1 and "pip install 'controlplane[standalone]'" in done.stderr
     assert "\n" not in done.stderr.strip()

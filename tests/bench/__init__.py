@@ -1,1 +1,1 @@
-"""What the control plane can do, as ratios to a reference measured in the same run: `python -m tests.bench [name…]`."""
+"""Benchmarks as ratios to a reference measured in the same run: `python -m tests.bench [name…]`."""

@@ -1,12 +1,13 @@
-"""One line of JSON per benchmark on stdout; a table, and a bar meanwhile, on stderr."""
+"""Run benchmarks: one line of JSON for each on stdout, a report and a progress bar on stderr."""
 
 import argparse
 import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -16,9 +17,9 @@ import orjson
 from django.core.management import call_command
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from controlplane.embedded import postgres, postgres_server
+from tests.bench.report import build_report
 from tests.bench.rows import Row
 
 BENCHES = {
@@ -28,6 +29,7 @@ BENCHES = {
     "single_submission": "over_http",
     "dead_server": "in_database",
     "claim": "in_database",
+    "snapshot": "snapshot",
     "check_none_due": "in_database",
     "check_10000_due": "in_database",
     "idle": "idle",
@@ -39,6 +41,7 @@ BENCHES = {
     "django_tasks": "django_tasks",
     "peers": "peers",
     "growth": "growth",
+    "retention": "retention",
     "pages": "pages",
     "pages_at_scale": "pages",
 }
@@ -64,12 +67,12 @@ def main() -> None:
                 print(orjson.dumps(row.as_dict()).decode(), flush=True)  # noqa: T201
                 rows.append(row)
             bar.remove_task(task)
-    screen.print(table(rows))
+    print(build_report(rows), file=sys.stderr)  # noqa: T201
 
 
 @contextmanager
 def database() -> Iterator[Path]:
-    """A PostgreSQL that keeps its promises, with fsync and synchronous_commit on; its data directory."""
+    """Yield the data directory of a PostgreSQL with fsync and synchronous_commit on."""
     data_dir = Path(tempfile.mkdtemp(prefix="controlplane-bench-"))
     data_dir.chmod(0o755)  # PostgreSQL runs as another user than root
     try:
@@ -80,7 +83,7 @@ def database() -> Iterator[Path]:
             with (data_dir / "log").open("w") as log:
                 for handler in logging.getLogger().handlers:
                     if isinstance(handler, logging.StreamHandler):
-                        handler.setStream(log)  # what is logged costs what it costs, but the screen is the table's
+                        handler.setStream(log)  # logging costs what it costs, but the screen is for the report
                 call_command("migrate", verbosity=0)
                 yield data_dir
     finally:
@@ -88,21 +91,6 @@ def database() -> Iterator[Path]:
         shutil.rmtree(home, ignore_errors=True)
         postgres_server.user_note(home).unlink(missing_ok=True)
         shutil.rmtree(data_dir, ignore_errors=True)
-
-
-def table(rows: list[Row]) -> Table:
-    shown = Table("benchmark", "value", "reference", "ratio", "goal", "CPU", "p50 / p99", "the reference is")
-    for row in rows:
-        figures = [f"{figure:,.4g} {row.unit}" for figure in (row.value, row.reference)]
-        shown.add_row(row.bench, *figures, f"{row.ratio:.2f}", row.goal, *describe_more(row.more), row.against)
-    return shown
-
-
-def describe_more(more: Mapping[str, float]) -> tuple[str, str]:
-    """CPU per unit, with that of the reference, and how long answers took."""
-    cpu = " / ".join(f"{more[name]:,.0f}" for name in ("cpu_us", "reference_cpu_us") if name in more)
-    delays = " / ".join(f"{more[name]:,.1f}" for name in ("p50_ms", "p99_ms") if name in more)
-    return cpu and f"{cpu} µs", delays and f"{delays} ms"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""How long the agent takes for a call of a function that does nothing: forked where its module is imported, and in a
-new interpreter. `python -m tests.bench.calls` measures it in a process of its own, which adopts what it starts."""
+"""Time that the agent takes to call a function that does nothing: forked from a warm process, and in a new interpreter.
+
+`python -m tests.bench.calls` measures it in a separate process, which adopts the processes it starts.
+"""
 
 import json
 import os
@@ -10,8 +12,8 @@ import time
 from pathlib import Path
 from statistics import median
 
-from controlplane.agent import policy
-from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.processes.supervisor import Supervisor
+from controlplane.agent.runners import policy
 from tests.bench.rows import Row, Step
 
 ROUNDS = 20
@@ -33,14 +35,14 @@ def call(data_dir: Path, step: Step) -> Row:
 
 
 def measure(calls_per_process: int) -> float:
-    """The median of the seconds from the start of a call to its result."""
+    """Return the median seconds from the start of a call to its result."""
     with selectors.DefaultSelector() as selector:
         supervisor = Supervisor(selector, calls_per_process)
         supervisor.adopt()
         call_once(supervisor, selector)
-        call_once(supervisor, selector)  # from here on it is worth a process to fork from
+        call_once(supervisor, selector)  # from here on a process to fork from is worth its cost
         if calls_per_process > 1:
-            time.sleep(1)  # for it to begin
+            time.sleep(1)  # until that process has started
         times = [call_once(supervisor, selector) for _ in range(ROUNDS)]
         supervisor.close()
     return median(times)

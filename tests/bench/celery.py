@@ -1,4 +1,4 @@
-"""Celery beside itself: how soon a killed worker's task runs again, and what the protection costs per task."""
+"""Celery with and without protection: the time until a killed worker's task runs again, and the cost per task."""
 
 import tempfile
 import time
@@ -14,13 +14,13 @@ from tests.support.celery_plane import CeleryPlane
 from tests.support.processes import eventually
 from tests.support.services import Redis
 
-PLAIN_TIMEOUT = 3670.0  # seconds: measured once with Celery's defaults, waited for in full
-SHORT_TIMEOUT = 20  # seconds: of plain Celery in the same run; whoever sets that has longer tasks run twice
+PLAIN_TIMEOUT = 3670.0  # seconds; measured once in full with Celery's defaults
+SHORT_TIMEOUT = 20  # seconds, for plain Celery in the same run; with this value longer tasks run twice
 KILLS, TASKS = 3, 6000
 
 
 def celery(data_dir: Path, step: Step) -> list[Row]:
-    """Restart against plain Celery with a short visibility timeout; CPU and Redis commands per task against plain."""
+    """Compare restarts with plain Celery and a short visibility timeout, and CPU and Redis commands per task."""
     protected = sorted(_restart(step, protected=True) for _ in range(KILLS))[KILLS // 2]
     plain = _restart(step, protected=False)
     cost = {is_protected: _cost(step, protected=is_protected) for is_protected in (False, True)}
@@ -46,7 +46,7 @@ def _fleet(*, protected: bool, visibility: int | None = None) -> Iterator[tuple[
 
 
 def _restart(step: Step, *, protected: bool) -> float:
-    """Seconds from the kill of a worker's group to the next start of its task, with another worker idle."""
+    """Return the seconds from the kill of a worker's group to the next start of its task. Another worker is idle."""
     with _fleet(protected=protected, visibility=None if protected else SHORT_TIMEOUT) as (fleet, plane):
         fleet.worker("victim")
         fleet.ready("victim")
@@ -63,7 +63,7 @@ def _restart(step: Step, *, protected: bool) -> float:
 
 
 def _cost(step: Step, *, protected: bool) -> tuple[float, float, float]:
-    """Of one task that does nothing: milliseconds, of CPU, and Redis commands; publishing included, no results."""
+    """Return milliseconds, milliseconds of CPU and Redis commands of a task that does nothing, including publishing."""
     with _fleet(protected=protected) as (fleet, plane):
         fleet.env["BACKEND"] = ""
         fleet.worker("one", "--loglevel", "warning", concurrency=2, PREFETCH="16")

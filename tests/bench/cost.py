@@ -1,4 +1,4 @@
-"""What calls cost: CPU of the web servers, of PostgreSQL and of the client, and how long their answers took."""
+"""Cost of calls: CPU of the web servers, of PostgreSQL and of the client, and response times."""
 
 import time
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from tests.bench.database import run
 
 @dataclass
 class Cost:
-    """Of all rounds together: on a machine that does other work as well, it is sturdier than a rate."""
+    """Cost of all rounds together. On a busy machine CPU time is more stable than a rate."""
 
     port: int | None = None
-    """Of the web server, if there is one."""
+    """Port of the web server, if there is one."""
     units: int = 0
     spent: dict[str, float] = field(default_factory=dict)
     delays: list[float] = field(default_factory=list)
-    """Seconds until each answer."""
+    """Seconds until each response."""
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -29,7 +29,7 @@ class Cost:
             self.spent[who] = self.spent.get(who, 0.0) + seconds - before[who]
 
     def as_dict(self, prefix: str = "") -> dict[str, float]:
-        """Microseconds of CPU per unit, together and of each; and milliseconds."""
+        """Return microseconds of CPU per unit, in total and by process, and response times in milliseconds."""
         per_unit = {who: 1e6 * seconds / self.units for who, seconds in self.spent.items()}
         shown = {"cpu_us": sum(per_unit.values()), **{f"{who}_us": took for who, took in per_unit.items()}}
         if self.delays:
@@ -42,7 +42,7 @@ def quantile(values: list[float], at: float) -> float:
 
 
 def read_spent(port: int | None) -> dict[str, float]:
-    """Seconds of CPU of the web server on that port, of PostgreSQL, and of this process."""
+    """Return the CPU seconds of the web server on that port, of PostgreSQL and of this process."""
     web = [process for process in psutil.process_iter(["cmdline"]) if is_web_server(process, port)]
     postmaster = psutil.Process(run("select pg_backend_pid()")).parent()
     assert postmaster is not None
@@ -51,7 +51,7 @@ def read_spent(port: int | None) -> dict[str, float]:
 
 
 def is_web_server(process: psutil.Process, port: int | None) -> bool:
-    """Whether it is the first process of it."""
+    """Return True for the main process of the web server."""
     words = process.info["cmdline"] or []
     with suppress(psutil.Error):
         parent = process.parent()
@@ -60,7 +60,7 @@ def is_web_server(process: psutil.Process, port: int | None) -> bool:
 
 
 def seconds_of_family(process: psutil.Process) -> float:
-    """Of a process, of those that it has begun, and of those of them that have ended."""
+    """Return the CPU seconds of a process, its children, and their ended children."""
     total = 0.0
     for one in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""The database of the benchmarks: its contents, and bare copies of its tables. Django must be set up."""
+"""Database of the benchmarks: its contents, and bare copies of its tables. Set up Django first."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from liveness.models import OWN_DIGEST, ApiToken, Role, Server
 from liveness.services import tokens
 from tests.support.emptying import empty_database
 
-# Without triggers, as pg_restore would: rows in any state, a hundred thousand within seconds.
+# Without triggers, like pg_restore: rows in any state, a hundred thousand within seconds.
 RESTORE = "set session_replication_role = replica; {}; reset session_replication_role"
 SERVERS = """
     insert into liveness_server (
@@ -33,14 +33,14 @@ RUN_ALL = """
 
 
 def run(statement: str, params: Any = None) -> Any:
-    """Run a statement, or several without parameters; the first value found, if any."""
+    """Run a statement, or several without parameters. Return the first value found, if any."""
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchone()[0] if cursor.description else None
 
 
 def begin(servers: int = 0) -> list[tuple[Server, str]]:
-    """Empty it, and make API tokens and running servers with their server tokens."""
+    """Empty the database, create API tokens, and return running servers with their server tokens."""
     empty_database()
     run("drop table if exists bare_job, bare_attempt, bare_server, bare_event")
     for role in ("worker", "client"):
@@ -59,12 +59,12 @@ def add_jobs(number: int, tags: list[str], priority: int = 0) -> None:
 
 
 def run_all_jobs() -> None:
-    """The only server runs all the jobs."""
+    """Let the only server run all jobs."""
     run(RESTORE.format(RUN_ALL))
 
 
 def begin_observing() -> None:
-    """The next check sees that heartbeats get in, and that they did at the one before: observed time advances."""
+    """Pretend that heartbeats arrive and arrived at the previous check, so that observed time advances."""
     token, _ = ApiToken.objects.get_or_create(digest=OWN_DIGEST, defaults={"name": "own", "role": Role.WORKER})
     own = "update liveness_server set token_id = %s, type = 'WEBSERVER', witnessed_at = clock_timestamp() where id = %s"
     run(own, [token.pk, Server.objects.order_by("-pk").values_list("pk", flat=True)[0]])
@@ -75,14 +75,14 @@ def begin_observing() -> None:
 
 
 def settle_down() -> None:
-    """Statistics as they would be, and no checkpoint in the middle of a measurement."""
+    """Update the statistics, and write a checkpoint now rather than during a measurement."""
     with connection.cursor() as cursor:
         for statement in ("vacuum analyze", "checkpoint"):
             cursor.execute(statement)
 
 
 def bare_copy(table: str, name: str, *, filled: bool = True) -> None:
-    """The same table with its indexes, checks and storage, but without triggers and foreign keys."""
+    """Copy a table with its indexes, checks and storage, but without triggers and foreign keys."""
     run(f"drop table if exists {name}; create table {name} (like {table} including all excluding generated)")
     if options := run("select array_to_string(reloptions, ', ') from pg_class where relname = %s", [table]):
         run(f"alter table {name} set ({options})")

@@ -1,28 +1,31 @@
-"""Django's tasks beside django-tasks-db and django-ox: one PostgreSQL, the same tasks, two at once, real workers.
+"""Django tasks on our backend, django-tasks-db and django-ox: same PostgreSQL, same tasks, two at once, real workers.
 
-The others are installed for this run, in an environment of their own, with the Django that is installed here.
+The other two are installed for this run, in a separate environment, with the same Django.
 """
 
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import django
+import psutil
 import psycopg
 
-from tests.bench.database import begin
+from tests.bench.cost import seconds_of_family
+from tests.bench.database import begin, run
 from tests.bench.rows import Row, Step, alternate
 from tests.support.processes import SHORT, Fleet, beside, drop, eventually, fleet, server
 from tests.support.pythons import make_environment
 
-TASKS = 200
+TASKS = 1000
 WAITED = 420.0
-"""Seconds after a crash: longer than the 300 for which a lease of django-ox holds."""
+"""Seconds to wait after a crash. A lease of django-ox lasts 300."""
 PACKAGES = (f"django=={django.__version__}", "psycopg[binary]", "django-tasks-db[compat]", "django-ox[backport]")
 OURS = "tests.support.project_settings"
 FINISHED = "select extract(epoch from finished_at) from {} where finished_at is not null order by finished_at"
@@ -33,11 +36,19 @@ class Backend:
     fleet: Fleet
     table: str
     start: Callable[..., None]
-    """Starts workers, called so, for so many tasks at once, with these options."""
+    """Function that starts workers with this name, number of parallel tasks and options."""
     sent: int = 0
+    cpu_ms: list[float] = field(default_factory=list)
+    """Milliseconds of CPU of each task in all processes together, one figure for each round."""
+
+    def read_spent(self) -> float:
+        """Return the CPU seconds of PostgreSQL and of all processes of this backend."""
+        postmaster = psutil.Process(run("select pg_backend_pid()")).parent()
+        processes = [psutil.Process(process.pid) for process in self.fleet.processes.values() if process.poll() is None]
+        return sum(map(seconds_of_family, filter(None, [postmaster, *processes])))
 
     def enqueue(self) -> float:
-        """Tasks a second, one after the other."""
+        """Return the enqueued tasks per second, one after the other."""
         return self.send("nothing", TASKS)
 
     def send(self, task: str, number: int, *arguments: str) -> float:
@@ -45,12 +56,16 @@ class Backend:
         return float(self.fleet.run("-m", "tests.bench.noop_tasks", task, str(number), *arguments).split()[-1])
 
     def work_off(self) -> float:
-        """Tasks a second of what waits, two at once; from the tenth part on, when workers have started."""
+        """Return the executed tasks per second, two at once, without the first tenth, in which workers start."""
         before = len(self.finished())
+        first = before + (self.sent - before) // 10
         self.start("worker", 2)
+        eventually(lambda: len(self.finished()) >= first, within=600, why="the workers have started")
+        begun, spent = len(self.finished()), self.read_spent()
         eventually(lambda: len(self.finished()) >= self.sent, within=600, why="all is done")
+        self.cpu_ms.append(1000 * (self.read_spent() - spent) / (self.sent - begun))
         self.fleet.end([name for name in self.fleet.processes if name.startswith("worker")])
-        moments = self.finished()[before + (self.sent - before) // 10 :]
+        moments = self.finished()[first:]
         return (len(moments) - 1) / (moments[-1] - moments[0])
 
     def finished(self) -> list[float]:
@@ -58,8 +73,11 @@ class Backend:
             return [float(moment) for (moment,) in connection.execute(FINISHED.format(self.table))]  # type: ignore[arg-type]
 
     def crash(self, name: str, *options: str) -> Iterator[float | None]:
-        """Kills a worker in the middle of a task while another stands by; each time it is asked, the seconds until the
-        task began again, infinite when it did not, or None when that is not known yet."""
+        """Kill a worker during a task while another worker is idle.
+
+        Each `next()` yields the seconds until the task started again, infinity if it did not, or None if that is not
+        known yet.
+        """
         marks = self.fleet.folder / name
         self.start(f"victim-{name}", 1, *options)
         self.send("hang", 1, str(marks))
@@ -78,7 +96,7 @@ class Backend:
 
 
 def django_tasks(data_dir: Path, step: Step) -> list[Row]:
-    """Enqueued and run a second, and from a crash to the restart, each with the defaults of whoever does it."""
+    """Compare enqueued and executed tasks per second, and the time from a crash to the restart, with each default."""
     begin()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -98,12 +116,13 @@ def django_tasks(data_dir: Path, step: Step) -> list[Row]:
         at_once = wait([backends[0].crash("begun-again", "--restart-strategy", "IMMEDIATELY")])
         step()
     measured = {"enqueue": rates[:count], "run": rates[count:], "restart": restarts}
+    measured["cpu"] = [statistics.median(backend.cpu_ms) for backend in backends]
     measured["restart_at_once"] = [*at_once, *restarts[1:]]
     return [row for name, values in measured.items() for row in make_rows(name, values, why)]
 
 
 def wait(crashes: list[Iterator[float | None]]) -> list[float]:
-    """The seconds of each."""
+    """Return the seconds of each crash."""
     while True:
         seconds = [next(crash) for crash in crashes]
         known = [one for one in seconds if one is not None]
@@ -112,12 +131,17 @@ def wait(crashes: list[Iterator[float | None]]) -> list[float]:
         time.sleep(0.2)
 
 
+UNITS_AND_GOALS = {"restart": ("s", "≤ 1"), "restart_at_once": ("s", "≤ 1"), "cpu": ("ms", "≤ 3 ms")}
+
+
 def make_rows(name: str, values: list[float], why: str) -> Iterator[Row]:
     own, *others = values
     for place, other_name in enumerate(OTHERS):
         reference = others[place] if others else math.nan
         never = f", not within {WAITED:g} s" if reference == math.inf else ""
-        unit, goal = ("s", "≤ 1") if name.startswith("restart") else ("/s", "≥ 1")
+        unit, goal = UNITS_AND_GOALS.get(name, ("/s", "≥ 1"))
+        if (name, other_name) == ("run", "django-tasks-db"):
+            goal = "≥ 1.5"
         yield Row(f"django_tasks_{name}", own, unit, reference, f"{other_name}{why}{never}", goal)
 
 

@@ -1,4 +1,4 @@
-"""What grows with how much is there: columns of servers and jobs, each beside the first."""
+"""Growth of page and call times with the number of servers and jobs, compared with the smallest size."""
 
 import logging
 import os
@@ -18,15 +18,15 @@ from tests.bench.database import add_jobs, begin, begin_observing
 from tests.bench.rows import Row, Step
 
 SIZES = [(1_000, 10_000), (10_000, 100_000), (10_000, 1_000_000)]
-"""Servers and jobs."""
+"""Numbers of servers and jobs."""
 LARGE = [(100_000, 1_000_000), (100_000, 5_000_000)]
-"""With BENCH_LARGE=1: half an hour, and 20 GB."""
+"""Further sizes with BENCH_LARGE=1. They take half an hour and 20 GB."""
 PAGES = {"overview": "", "servers": "servers/", "jobs": "jobs/", "job": "jobs/{job}/", "activity": "activity/"}
 CLAIMS, REQUESTS, CHECKS = 50, 10, 3
 
 
 def growth(data_dir: Path, step: Step) -> Iterator[Row]:
-    """Milliseconds, medians; of each size as soon as they are known."""
+    """Yield median milliseconds for each size."""
     first: dict[str, float] = {}
     logging.disable(logging.WARNING)
     for servers, jobs in SIZES + (LARGE if os.environ.get("BENCH_LARGE") else []):
@@ -64,7 +64,7 @@ def get(client: Client, address: str) -> Callable[[], object]:
 
 
 def median(times: int, what: Callable[[], object]) -> float:
-    """Milliseconds of one; the first is not counted."""
+    """Return the median milliseconds of a call. The first call is not counted."""
     took = []
     for _ in range(times + 1):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What idle workers cost, and how soon one of them has a job: over HTTP, with the waiting calls of a thousand."""
+"""Cost of idle workers, and the time until one of them gets a job, over HTTP with a thousand waiting calls."""
 
 import selectors
 import socket
@@ -22,17 +22,17 @@ from tests.bench.rows import Row, Step, alternate
 
 WORKERS, POLLERS = 1000, 50
 WAIT = 50
-"""Seconds, as an agent waits."""
+"""Seconds that a call waits, as an agent's does."""
 WATCHED = 15
-"""Seconds for which idle workers are watched."""
+"""Seconds for which idle workers are measured."""
 PICKED_UP = 100
-"""Jobs that are submitted one by one."""
+"""Number of jobs, submitted one by one."""
 
 Server = tuple[UUID, str]
 
 
 def idle(data_dir: Path, step: Step) -> Row:
-    """The part of a core that a thousand idle workers cost, heartbeats aside; scaled, those that claim each second."""
+    """Compare the CPU of a thousand idle workers without heartbeats with that of workers that claim each second."""
     servers = workers(WORKERS)
     settle_down()
 
@@ -49,7 +49,7 @@ def idle(data_dir: Path, step: Step) -> Row:
 
 
 def pickup(data_dir: Path, step: Step) -> list[Row]:
-    """From the call that submits a job until an idle worker has its claim answered, one of a thousand."""
+    """Compare the time from a submission to the response of an idle worker's claim, among a thousand workers."""
     servers = workers(WORKERS + 1)
     client = tokens.create_token("one who submits", "client")
     settle_down()
@@ -97,7 +97,7 @@ def claim(server: Server) -> bytes:
 
 
 def waits(server: Server, first: int, claimed: Callable[[UUID], None] = lambda job: None) -> Talk:
-    """Waits for hints and claims when one comes; the first wait is another, so that they do not all end at once."""
+    """Wait for hints, and claim when one arrives. The first waits differ, so that they do not all end at once."""
     yield hint(server, 0.05)
     answer = yield hint(server, first)
     while True:
@@ -115,11 +115,11 @@ def polls(server: Server) -> Talk:
 
 
 class Crowd:
-    """Workers on a connection each, who come one after the other."""
+    """Workers with one connection each, which arrive one after the other."""
 
     def __init__(self, port: int, talks: list[Talk]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._met: set[int] = set()  # answered once
+        self._met: set[int] = set()  # connections that got a response
         self._later: list[tuple[float, Connection]] = []
         for talk in talks:
             connection = Connection(socket.create_connection(("127.0.0.1", port)), talk)
@@ -155,7 +155,7 @@ class Crowd:
 
 
 def watch(port: int, talks: list[Talk]) -> float:
-    """The cores that web servers and PostgreSQL take meanwhile."""
+    """Return the cores that web servers and PostgreSQL use during the talks."""
     crowd = Crowd(port, talks)
     until = time.monotonic() + 2
     crowd.run(lambda: time.monotonic() >= until)
@@ -167,13 +167,13 @@ def watch(port: int, talks: list[Talk]) -> float:
 
 
 def spent(port: int) -> float:
-    """Seconds of CPU of the web server on that port, and of PostgreSQL."""
+    """Return the CPU seconds of the web server on that port and of PostgreSQL."""
     read = read_spent(port)
     return read["web"] + read["postgresql"]
 
 
 class Caller:
-    """Calls one after the other, over one connection."""
+    """Caller that makes one call after the other over one connection."""
 
     def __init__(self, port: int) -> None:
         self._connection = Connection(socket.create_connection(("127.0.0.1", port)), (_ for _ in ()))  # type: ignore[misc]
@@ -192,7 +192,7 @@ class Caller:
 
 
 def claimed_by_hand(port: int, server: Server, client: str) -> list[float]:
-    """Seconds from each submission to its claim, by who knows that there is something to claim."""
+    """Return the seconds from each submission to its claim, by a caller that knows when to claim."""
     caller, took = Caller(port), []
     for _ in range(PICKED_UP):
         began = time.perf_counter()
@@ -205,7 +205,7 @@ def claimed_by_hand(port: int, server: Server, client: str) -> list[float]:
 
 
 def delays(port: int, servers: list[Server], client: str) -> tuple[list[float], float]:
-    """Seconds from each submission to its claim, by those who wait; and milliseconds of CPU of one."""
+    """Return the seconds from each submission to its claim by a waiting worker, and CPU milliseconds per job."""
     began_at: list[float] = []
     took: list[float] = []
     has_claim = threading.Event()

@@ -1,10 +1,11 @@
-"""What the liveness check, the recovery and the claim cost, without HTTP."""
+"""Cost of the liveness check, the recovery and the claim, without HTTP."""
 
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from jobs.conf import JobsSettings
 from jobs.models import Attempt
 from jobs.services import claiming, recovery
 from jobs.services.liveness_check import check_liveness
@@ -13,7 +14,7 @@ from liveness.services import tokens
 from tests.bench.database import add_jobs, bare_copy, begin, begin_observing, run, run_all_jobs, settle_down
 from tests.bench.rows import Row, Step, alternate
 
-MANY = 100_000
+MANY, SETS = 100_000, 20_000
 
 
 def seconds(what: Callable[[], object]) -> float:
@@ -23,7 +24,7 @@ def seconds(what: Callable[[], object]) -> float:
 
 
 def dead_server(data_dir: Path, step: Step) -> Row:
-    """The 100,000 running jobs of a dead server are resubmitted."""
+    """Resubmit the 100,000 running jobs of a dead server."""
 
     def prepared() -> None:
         begin(1)
@@ -51,12 +52,17 @@ def dead_server(data_dir: Path, step: Step) -> Row:
     return Row("dead_server", value, "s", reference, "bare UPDATE + INSERT … SELECT of 100,000", "≤ 3, then ≤ 2")
 
 
-def claim(data_dir: Path, step: Step) -> Row:
-    """A claim with 100,000 jobs of higher priority in front that the worker may not have."""
+def claim(data_dir: Path, step: Step) -> list[Row]:
+    """Claim a job behind jobs for other workers: 100,000 of one set of tags, or many with a tag of their own.
 
-    def claims(in_front: int) -> float:
+    The latter are as many as one client may have with WAITING_TAG_SETS_LIMIT, and the number before that limit existed.
+    """
+
+    def claims(in_front: int, sets: int = 0) -> float:
         ((_, token),) = begin(1)
         add_jobs(in_front, ["other"], priority=5)
+        add_jobs(sets, ["own"], priority=5)
+        run("update jobs_workerjob set required_tags = array[id::text] where required_tags = '{own}'")
         add_jobs(200, ["script"])
         settle_down()
         server_token = tokens.read_server_token(token)
@@ -64,8 +70,16 @@ def claim(data_dir: Path, step: Step) -> Row:
         assert Attempt.objects.count() == 200
         return statistics.median(took) * 1000
 
-    value, reference = alternate(step, lambda: claims(MANY), lambda: claims(0))
-    return Row("claim", value, "ms", reference, "nothing in front", "≤ 1.2")
+    allowed = JobsSettings.waiting_tag_sets_limit or 0
+    one_set, few_sets, many_sets, reference = alternate(
+        step, lambda: claims(MANY), lambda: claims(0, allowed), lambda: claims(0, SETS), lambda: claims(0)
+    )
+    against = "nothing in front"
+    return [
+        Row("claim", one_set, "ms", reference, against, "≤ 1.2"),
+        Row(f"claim, {allowed:,} sets of tags", few_sets, "ms", reference, against, "≤ 1.2"),
+        Row(f"claim, {SETS:,} sets of tags", many_sets, "ms", reference, against, "≤ 1.2"),
+    ]
 
 
 def check_of_many(due: int) -> Callable[[], float]:
@@ -87,7 +101,7 @@ def check_of_many(due: int) -> Callable[[], float]:
 
 
 def check_none_due(data_dir: Path, step: Step) -> Row:
-    """A liveness check of 100,000 servers, none of them due."""
+    """Check 100,000 servers, none of them due."""
 
     def scan() -> float:
         begin(MANY)
@@ -99,7 +113,7 @@ def check_none_due(data_dir: Path, step: Step) -> Row:
 
 
 def check_10000_due(data_dir: Path, step: Step) -> Row:
-    """A liveness check of 100,000 servers of which 10,000 are due at once."""
+    """Check 100,000 servers, of which 10,000 are due at once."""
 
     def bare() -> float:
         begin(MANY)

@@ -1,4 +1,4 @@
-"""A load generator that costs the machine little: each connection is a generator of requests, sent their answers."""
+"""Load generator that uses little CPU: each connection is a generator that yields requests and gets the responses."""
 
 import heapq
 import selectors
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 Talk = Generator[bytes | float, Any, None]
-"""A number: it goes on at that time of `time.perf_counter()`."""
+"""Generator of requests. Yielding a number pauses it until that time of `time.perf_counter()`."""
 
 
 def request(path: str, token: str, body: Any) -> bytes:
@@ -31,7 +31,7 @@ class Connection:
     asked_at: float = 0.0
 
     def answer(self) -> Any | None:
-        """The answer once it is whole, as bytes. Raises AssertionError for anything but a success."""
+        """Return the response as bytes if it is complete. Raise AssertionError for an error status."""
         head = self.received.find(b"\r\n\r\n")
         if head < 0:
             return None
@@ -46,7 +46,7 @@ class Connection:
 
 
 def drive(port: int, talks: Iterable[Talk], delays: list[float] | None = None) -> float:
-    """Let all talk at once until each has ended; the seconds it took. To `delays` those until each answer are added."""
+    """Run all talks at once until each has ended. Return the seconds, and add response times to `delays`."""
     with selectors.DefaultSelector() as selector:
         for talk in talks:
             connection = Connection(socket.create_connection(("127.0.0.1", port)), talk)

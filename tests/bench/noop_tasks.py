@@ -1,4 +1,4 @@
-"""Tasks that every backend is measured with. As a program: enqueues so many, and says how many a second that were."""
+"""Tasks for all measured backends. As a program, enqueue some and print how many per second."""
 
 import sys
 import time
@@ -22,17 +22,17 @@ def nothing() -> None:
 
 @task
 def hang(marks: str) -> None:
-    """Notes when it began, and goes on for longer than anybody waits."""
+    """Record the start, and run longer than the benchmark waits."""
     with Path(marks).open("a") as file:
         file.write(f"{time.time()}\n")
     time.sleep(3600)
 
 
 if __name__ == "__main__":
-    from tests.bench import noop_tasks as named  # a task is found by the name of its module, which __main__ is not
+    from tests.bench import noop_tasks as named  # a task is found by its module's name, which is not __main__
 
     name, number, *arguments = sys.argv[1:]
-    getattr(named, name).enqueue(*arguments)  # the first one connects and imports
+    getattr(named, name).enqueue(*arguments)  # the first call connects and imports
     began = time.perf_counter()
     for _ in range(int(number) - 1):
         getattr(named, name).enqueue(*arguments)

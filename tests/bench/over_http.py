@@ -1,4 +1,4 @@
-"""What workers and clients get through, over HTTP and with authentication."""
+"""Throughput of workers and clients over HTTP, with authentication."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -20,6 +20,7 @@ API = "/api/v1"
 SECONDS = 3
 CONNECTIONS = 64
 BATCH = 100
+SINGLE_GOAL = "≥ 1,500/s, ≤ 1,200 µs"
 JOB = {"action": {"type": "script", "runner": "local", "command": "true"}, "payload": {"n": 1}}
 
 EVENTS = {"STARTED": {"event": "STARTED"}, "COMPLETED": {"event": "COMPLETED", "output": 1}}
@@ -54,8 +55,8 @@ SUBMIT = """
 
 
 def heartbeats(data_dir: Path, step: Step) -> Row:
-    """Workers that hold nothing, each beat with authentication and a line of history; and how long half of that many
-    take to be answered."""
+    """Measure heartbeats of workers without jobs, with authentication and history, and response times at half that
+    rate."""
     servers = begin(CONNECTIONS)
     bare_copy("liveness_server", "bare_server")
     settle_down()
@@ -73,8 +74,10 @@ def heartbeats(data_dir: Path, step: Step) -> Row:
 
 
 def rate(cost: Cost, requests: list[bytes], pause: float = 0.0) -> float:
-    """Answers per second when each connection says its request over and over, each `pause` seconds or as fast as it is
-    answered."""
+    """Return responses per second if each connection repeats its request.
+
+    It waits `pause` seconds between two requests, or none.
+    """
     assert cost.port is not None
     began = time.perf_counter()
     answered = 0
@@ -96,7 +99,7 @@ def rate(cost: Cost, requests: list[bytes], pause: float = 0.0) -> float:
 
 
 def throughput(data_dir: Path, step: Step) -> Row:
-    """Jobs that are claimed, started and completed, each durably, by eight workers a hundred at a time."""
+    """Measure jobs that eight workers claim, start and complete durably, a hundred at a time."""
     number = 10_000
 
     def prepared(workers: int) -> list[tuple[UUID, str]]:
@@ -136,7 +139,7 @@ def throughput(data_dir: Path, step: Step) -> Row:
 
 
 def work(server: UUID, token: str, batch: int = BATCH, calls: Iterable[Sequence[str]] = APART) -> Talk:
-    """A worker that claims so many and tells in each of the calls these events of all, until there is nothing left."""
+    """Claim so many jobs and report these events for all in each call, until no jobs are left."""
     while True:
         claim = {"limit": batch, "request_id": str(uuid4())}
         answer = yield request(f"{API}/servers/{server}/claims", token, claim)
@@ -150,17 +153,17 @@ def work(server: UUID, token: str, batch: int = BATCH, calls: Iterable[Sequence[
 
 
 def submission(data_dir: Path, step: Step) -> Row:
-    """Jobs that two clients submit in lists of a thousand."""
+    """Measure jobs that two clients submit in lists of a thousand."""
     return measure_submission(data_dir, step, "submission", clients=2, calls=10, size=1000, goal="≥ 20,000/s, ≤ 100 µs")
 
 
 def single_submission(data_dir: Path, step: Step) -> Row:
-    """Jobs that eight clients submit one by one."""
-    return measure_submission(data_dir, step, "single_submission", clients=8, calls=2000, size=1, goal="")
+    """Measure jobs that eight clients submit one by one."""
+    return measure_submission(data_dir, step, "single_submission", clients=8, calls=2000, size=1, goal=SINGLE_GOAL)
 
 
 def measure_submission(data_dir: Path, step: Step, name: str, *, clients: int, calls: int, size: int, goal: str) -> Row:
-    """`calls` of `size` jobs each."""
+    """Submit `calls` lists of `size` jobs."""
     number = calls * size
 
     def over_http() -> float:

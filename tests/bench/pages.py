@@ -1,4 +1,4 @@
-"""How long the Instance pages take, where there is as much as the design speaks of."""
+"""Response times of the Instance pages with many servers and jobs."""
 
 import logging
 import time
@@ -17,24 +17,26 @@ from tests.bench.rows import Row, Step, alternate
 
 REQUESTS = 60
 REFERENCE = "/admin/password_change/"
-"""A page of Django's admin that shows nothing of ours: session, user, a form in the same frame."""
+"""Page of Django's admin without our data: session, user, and a form in the same frame."""
 PAGES = ["", "servers/", "servers/{server}/", "jobs/", "jobs/{job}/", "executions/", "triggers/", "activity/",
          "quarantine/", "recovery/", "alerts/", "jobs/{job}/log/", "trends/", "?window=7d"]  # fmt: skip
 
 
 def pages(data_dir: Path, step: Step) -> list[Row]:
-    """With 1,000 servers and 100,000 jobs."""
+    """Measure with 1,000 servers and 100,000 jobs."""
     return measured("pages", 1_000, 100_000, "≤ 50 ms", step)
 
 
 def pages_at_scale(data_dir: Path, step: Step) -> list[Row]:
-    """With 10,000 servers and 1,000,000 jobs."""
+    """Measure with 10,000 servers and 1,000,000 jobs."""
     return measured("pages_at_scale", 10_000, 1_000_000, "≤ 150 ms", step)
 
 
 def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[Row]:
-    """In this process, through all of Django, with garbage collected as a web server does; the page that a reader
-    opens, not the smaller part that a poll asks."""
+    """Measure in this process, through all of Django, with garbage collection as in a web server.
+
+    It measures the page that a reader opens, not the smaller part that a poll requests.
+    """
     collect_seldom()
     begin()
     seeding.seed_database(servers, jobs, force=True)
@@ -46,7 +48,7 @@ def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[
     addresses = {page: page.format(server=moved.server_id, job=moved.job_id) for page in PAGES}
     keep_what_is_imported()
     rows = []
-    logging.disable(logging.INFO)  # a line for each request; a server under load writes it beside the next
+    logging.disable(logging.INFO)  # a line per request; a web server under load writes it in another thread
     for page, address in addresses.items():
         value, reference = alternate(step, p95(client, f"/admin/instance/{address}"), p95(client, REFERENCE))
         bench = f"{name} {page.format(server='ID', job='ID') or 'overview'}"

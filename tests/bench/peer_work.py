@@ -1,7 +1,7 @@
-"""The work of one client, the same for ours and for others: `python -m tests.bench.peer_work PARTY WORK …`.
+"""Work of one client, the same for us and for others: `python -m tests.bench.peer_work PARTY WORK …`.
 
-It says that it is ready, waits for a line, does it, and prints the seconds of CPU that it took. Of ours it calls the
-services, without HTTP; the others are called as their documentation has it.
+The program prints `ready`, waits for a line, does the work, and prints its CPU seconds. It calls our services without
+HTTP, and the others as their documentation shows.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 URL = os.environ["DATABASE_URL"]
 LIST = 1000
-"""Jobs of one submission."""
+"""Jobs per submission."""
 Go = Callable[[], None]
 
 
@@ -22,7 +22,7 @@ def ours(go: Go, work: str, number: int, *which: str) -> None:
     django.setup()
 
     from jobs.services import claiming, reporting, submission
-    from jobs.services.reports import Event, Report
+    from jobs.services.reports import Report, ReportEvent
     from liveness.models import ApiToken
     from liveness.services.tokens import ServerToken
     from tests.bench.over_http import JOB
@@ -38,7 +38,7 @@ def ours(go: Go, work: str, number: int, *which: str) -> None:
     caller = ServerToken(UUID(which[0]), 1)
     go()
     while ids := [attempt.id for attempt in claiming.claim_jobs(caller, number)]:
-        for event in Event.STARTED, Event.COMPLETED:
+        for event in ReportEvent.STARTED, ReportEvent.COMPLETED:
             results = reporting.record_reports(caller, [Report(id, event, output=1) for id in ids])
             assert all(result.accepted for result in results)
 
@@ -117,6 +117,6 @@ def main(party: str, work: str, number: str = "0", *which: str) -> None:
 
 
 if __name__ == "__main__":
-    from tests.bench import peer_work as named  # procrastinate wants its tasks in a module with a name
+    from tests.bench import peer_work as named  # procrastinate requires its tasks in a named module
 
     named.main(*sys.argv[1:])

@@ -1,7 +1,7 @@
-"""Beside PgQueuer and procrastinate: the same PostgreSQL, databases of their own, the same number of clients.
+"""Comparison with PgQueuer and procrastinate: same PostgreSQL, separate databases, the same number of clients.
 
-They are installed for this run, in an environment of their own. Neither speaks HTTP, so ours is measured without it as
-well: the same services, called by as many clients in processes of their own.
+They are installed for this run, in a separate environment. Neither uses HTTP, so ours is also measured without it: the
+same services, called by as many clients in separate processes.
 """
 
 import json
@@ -33,11 +33,11 @@ from tests.support.pythons import make_environment
 
 PACKAGES = ("pgqueuer", "asyncpg", "uvloop", "procrastinate", "psycopg[binary]")
 WORK = {"submit": (LIST, 2), "drain_100": (100, 2), "drain_10": (10, 8)}
-"""Jobs of one call, and clients."""
+"""Jobs per call, and number of clients."""
 
 
 class Party:
-    """Who runs jobs, and the figures so far."""
+    """System that runs jobs, with its figures so far."""
 
     def __init__(self, name: str, python: str, url: str, number: int) -> None:
         self.name, self.python, self.url, self.number = name, python, url, number
@@ -46,7 +46,7 @@ class Party:
         self.writes = Writes()
 
     def measure(self, what: str, data_dir: Path) -> None:
-        """A round of so many jobs."""
+        """Run one round of this work."""
         self.empty()
         counted = self.writes if what == "drain_100" else Writes()
         if what != "submit":
@@ -63,18 +63,18 @@ class Party:
         self.rates[what].append(self.number / took)
 
     def empty(self) -> None:
-        """No jobs are there, and no history."""
+        """Start with an empty database."""
         drop(self.url)
         server(f"create database {self.url.rpartition('/')[2]}")
         self.together([["install"]], Cost())
 
     def do(self, what: str, size: int, clients: int, cost: Cost) -> float:
-        """The seconds that all jobs took; what they cost is added to `cost`."""
+        """Return the seconds that all jobs took, and add their cost to `cost`."""
         number = self.number // clients if what == "submit" else size
         return self.together([[what, str(number)]] * clients, cost)
 
     def together(self, told: list[list[str]], cost: Cost) -> float:
-        """Clients that are told this begin at once."""
+        """Start clients with these command lines at once."""
         env = {**os.environ, "DATABASE_URL": self.url, "DATABASE_POOL_SIZE": "1"}
         command = [self.python, "-m", "tests.bench.peer_work", self.name]
         with ExitStack() as stack:
@@ -103,7 +103,7 @@ def client(command: list[str], env: dict[str, str]) -> Iterator["subprocess.Pope
 
 
 class InDatabase(Party):
-    """Ours, without HTTP."""
+    """Services of ours without HTTP."""
 
     def __init__(self) -> None:
         super().__init__("ours", sys.executable, os.environ["DATABASE_URL"], 10_000)
@@ -120,7 +120,7 @@ class InDatabase(Party):
 
 
 class OverHttp(InDatabase):
-    """Ours, whose workers tell these events in each call."""
+    """API of ours over HTTP, with workers that report these events in each call."""
 
     def __init__(self, port: int, calls: tuple[tuple[str, ...], ...]) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class OverHttp(InDatabase):
 
 
 def peers(data_dir: Path, step: Step) -> list[Row]:
-    """Submitted in lists, drained a hundred at a time and ten at a time; and what a job writes in its life."""
+    """Measure submission in lists, draining in hundreds and in tens, and the writes per job."""
     begin()
     with ExitStack() as stack:
         port = stack.enter_context(web.control_plane(data_dir))
@@ -190,7 +190,7 @@ def compare(what: str, own: Mapping[str, Party], others: Mapping[str, Party], wh
 
 
 def compare_writes(ours: Party, others: Mapping[str, Party], why: str) -> Iterator[Row]:
-    """What a job writes from its submission to its end."""
+    """Compare the writes of a job from its submission to its end."""
     references = {name: theirs.writes.as_dict() for name, theirs in others.items()} or {f"PgQueuer{why}": {}}
     for name, reference in references.items():
         for what, value in ours.writes.as_dict().items():

@@ -1,4 +1,4 @@
-"""The reference for heartbeats: a plain Django REST Framework view that updates one row by its key."""
+"""Reference for heartbeats: a plain Django REST Framework view that updates one row by its key."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""A measured figure, and how it is measured: alternating with its reference, the median of several rounds."""
+"""Measured figures, and how they are measured: alternating with a reference, as the median of several rounds."""
 
 import math
 import os
@@ -11,17 +11,17 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Row:
-    """`ratio` is value / reference. Units: those ending in /s are better when higher, s and ms when lower."""
+    """Measured figure. `ratio` is value / reference. Rates (/s) are better when higher, s and ms when lower."""
 
     bench: str
     value: float
     unit: str
     reference: float
     against: str
-    """What the reference is."""
+    """Description of the reference."""
     goal: str
     more: Mapping[str, float] = field(default_factory=dict)
-    """What else was measured: `Cost.as_dict()`; or `cpu_ms` of web servers and PostgreSQL per unit."""
+    """Further figures: `Cost.as_dict()`, or `cpu_ms` of web servers and PostgreSQL per unit."""
 
     @property
     def ratio(self) -> float:
@@ -40,11 +40,11 @@ class Row:
 
 
 Step = Callable[[], None]
-"""Called after each piece of work, for the bar."""
+"""Function that advances the progress bar after each piece of work."""
 
 
 def alternate(step: Step, *measured: Callable[[], float], rounds: int = ROUNDS) -> list[float]:
-    """The median of each over the rounds; in turns, so that whatever else the machine does befalls all of them."""
+    """Return the median of each function over the rounds. They alternate, so that other load affects all of them."""
     results: list[list[float]] = [[] for _ in measured]
     for _ in range(rounds):
         for figures, measure in zip(results, measured, strict=True):

@@ -1,5 +1,7 @@
-"""How soon the code of a job runs: from the call that submits it, by an agent that stands idle and has run some before.
-Alone, and while a thousand jobs wait for workers with other tags."""
+"""Time from the call that submits a job until its code runs, on an idle agent that has run jobs before.
+
+It is measured alone, and while a thousand jobs wait for workers with other tags.
+"""
 
 import os
 import time
@@ -25,7 +27,7 @@ def start(data_dir: Path, step: Step) -> list[Row]:
     with web.processes(data_dir, PYTHONPATH=path) as fleet:
         url, client = f"{fleet.web()}/api/v1/jobs", fleet.token("client")
         fleet.agent("worker", url.removesuffix("/api/v1/jobs"), "--poll", "60")
-        for _ in range(10):  # from the second call on it is worth a process to fork from
+        for _ in range(10):  # from the second call on a process to fork from is worth its cost
             submit(fleet, url, client)
         alone, answers = delays(fleet, url, client)
         step()
@@ -45,7 +47,7 @@ def start(data_dir: Path, step: Step) -> list[Row]:
 
 
 def delays(fleet: Fleet, url: str, client: str) -> tuple[list[float], list[float]]:
-    """Seconds until the code of each ran, and until its submission was answered."""
+    """Return the seconds until the code of each job ran, and until its submission was answered."""
     return tuple(map(list, zip(*(submit(fleet, url, client) for _ in range(JOBS)), strict=True)))  # type: ignore[return-value]
 
 

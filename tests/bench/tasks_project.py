@@ -1,4 +1,4 @@
-"""The settings of a project whose tasks are run by a backend of others; the environment says which."""
+"""Settings of a project whose tasks run on another backend, which the environment names."""
 
 import os
 
@@ -15,7 +15,7 @@ TASKS = {"default": {"BACKEND": _BACKEND}}
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
-        "CONN_MAX_AGE": 600,  # seconds: ours keeps its connections too
+        "CONN_MAX_AGE": 600,  # seconds; ours keeps its connections too
         **{name: _ADDRESS.get(ours, "") for name, ours in _NAMES.items()},
     }
 }

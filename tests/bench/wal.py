@@ -1,4 +1,4 @@
-"""What work writes, as the log of the database of the benchmarks has it."""
+"""Writes of a piece of work, read from PostgreSQL's write-ahead log."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ ENTRIES = ("Btree/INSERT_LEAF", "Btree/INSERT_POST", "Btree/SPLIT_L", "Btree/SPL
 
 @dataclass
 class Writes:
-    """Of so many units together."""
+    """Writes of so many units together."""
 
     units: int = 0
     bytes: int = 0
-    """Without the pages that are written whole after a checkpoint."""
+    """Without full pages written after a checkpoint."""
     records: Counter[str] = field(default_factory=Counter)
 
     def count(self, kinds: tuple[str, ...]) -> int:
         return sum(self.records[kind] for kind in kinds)
 
     def as_dict(self) -> dict[str, float]:
-        """Of one unit; `hot` is a share of all updates of rows."""
+        """Return the writes per unit. `hot` is a share of all row updates."""
         updated = self.count(VERSIONS[1:])
         return {
             "row_versions": self.count(VERSIONS) / self.units,
@@ -39,10 +39,10 @@ class Writes:
 
 @contextmanager
 def written(writes: Writes, data_dir: Path) -> Iterator[None]:
-    """Add what all databases of this PostgreSQL write meanwhile."""
+    """Add what all databases of this PostgreSQL write during the block."""
     begun = run("select pg_current_wal_insert_lsn()")
     yield
-    run("select pg_switch_wal()")  # a part of a page that nothing follows cannot be read
+    run("select pg_switch_wal()")  # an incomplete page at the end cannot be read
     ended = run("select pg_current_wal_lsn()")
     place = PostgresServer(data_dir)
     read = place.run_program(

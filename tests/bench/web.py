@@ -1,4 +1,4 @@
-"""Web servers under load: granian with 2 workers of 4 threads, as it is measured everywhere here."""
+"""Web servers under load: granian with 2 workers of 4 threads."""
 
 import os
 from collections.abc import Iterator
@@ -9,29 +9,29 @@ from tempfile import TemporaryDirectory
 from tests.support.processes import Fleet, eventually, fleet, free_port
 
 SIZES = ("--workers", "2", "--log-level", "warning")
-OURS, REFERENCE = ("--interface", "rsgi"), ("--interface", "wsgi", "--blocking-threads", "4")
-# Heartbeats of the web servers themselves are not to be in the way.
+OURS, REFERENCE = ("--interface", "asgi", "--http", "1"), ("--interface", "wsgi", "--blocking-threads", "4")
+# The web servers' own heartbeats must not disturb the measurement.
 CALM = {"LIVENESS_INTERVAL": "60", "LIVENESS_HEARTBEAT_INTERVAL": "60", "LIVENESS_TIMEOUT": "600"}
 SEATS = {"WEB_THREADS": "4"}
 
 
 @contextmanager
 def control_plane(data_dir: Path) -> Iterator[int]:
-    """The port of the control plane's own web server."""
+    """Yield the port of the control plane's web server."""
     with processes(data_dir) as processes_:
         yield serve(processes_, "controlplane.web:application", "/livez", *OURS)
 
 
 @contextmanager
 def plain_view(data_dir: Path) -> Iterator[int]:
-    """The port of the reference view."""
+    """Yield the port of the reference view."""
     with processes(data_dir) as processes_:
         yield serve(processes_, "tests.bench.plain_view:application", "/", *REFERENCE)
 
 
 @contextmanager
 def processes(data_dir: Path, **env: str) -> Iterator[Fleet]:
-    """Processes of an installation whose data directory is `data_dir`; logs go to a folder of their own."""
+    """Yield processes of an installation with the data directory `data_dir` and a separate folder for logs."""
     environment = {
         "CONTROLPLANE_DATA_DIR": str(data_dir),
         "DATABASE_URL": os.environ["DATABASE_URL"],

@@ -23,7 +23,7 @@ from tests.support.people import viewing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # pytest-django would empty each table after such a test, those whose one row the migrations wrote too.
+    # pytest-django would empty each table after such a test, also those with one row that the migrations wrote.
     for item in items:
         wanted = getattr(item, "fixturenames", ())
         marks = [*item.iter_markers("django_db")]
@@ -45,20 +45,20 @@ def install_uuid7(**_: object) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
-    # Functions are looked up in test_clock before pg_catalog: every statement of the product reads our clock.
+    # Functions are looked up in test_clock before pg_catalog, so every statement of the product reads this clock.
     options = settings.DATABASES["default"]["OPTIONS"]
     options["options"] += " -c search_path=public,test_clock,pg_catalog"
     pre_migrate.connect(install_clock)
     post_migrate.connect(install_uuid7)
-    # The password of each test's reader: the hashers for people take a third of a second, on purpose.
+    # Each test sets the password of its reader, and secure hashers need a third of a second.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    # Each client has middleware of its own, which would look through all static files before its first request.
+    # Each client has its own middleware, which would read all static files before its first request.
     settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture
 def clock(db):
-    """The clock, which stands still but for `advance` and `step`: a busy machine makes nobody late."""
+    """Return the clock. It moves only with `advance` and `step`, so a busy machine makes no server late."""
     clock = Clock()
     clock.freeze()
     return clock
@@ -66,13 +66,13 @@ def clock(db):
 
 @pytest.fixture
 def api(db):
-    """Calls the API with a fresh token of a role: `api("client").post("/jobs", {...})`."""
+    """Return callers of the API with a fresh token of a role: `api("client").post("/jobs", {...})`."""
     return lambda role: Caller(tokens.create_token(f"a {role}", role))
 
 
 @pytest.fixture
 def reader(client, db):
-    """Staff who may view all that the pages show, and nothing else."""
+    """Log in a staff user with permission to view all pages and nothing else."""
     user = User.objects.create_user("reader", is_staff=True)
     user.user_permissions.set(viewing())
     client.force_login(user)
@@ -86,7 +86,7 @@ def operator(api):
 
 @pytest.fixture
 def submit(api):
-    """Submits a job and returns it as the API answers it."""
+    """Return a function that submits a job and returns the response. Its client is `submit.client`."""
     client = api("client")
 
     def submit(**job):
@@ -100,7 +100,7 @@ def submit(api):
 
 @pytest.fixture
 def worker(api, clock):
-    """Registers workers: `worker(tags=["script"])`, RUNNING and fresh; `old`: heard for longer than its timeout."""
+    """Return a function that registers RUNNING, fresh workers: `worker(tags=["script"])`; with `old` long ago."""
     registrar = api("worker")
 
     def make(old=False, **fields):
@@ -114,7 +114,7 @@ def worker(api, clock):
 
 @pytest.fixture
 def celery_worker(api, clock):
-    """Registers Celery workers whose tasks move at once, all with one token unless it is another's."""
+    """Return a function that registers Celery workers with one token (or `registrar`). Their tasks move at once."""
     own = api("worker")
     config = {"worker_task_restart_strategy": "IMMEDIATELY"}
     return lambda name="one", registrar=own, **fields: CeleryWorker.register(
@@ -134,14 +134,14 @@ def two(celery_worker):
 
 @pytest.fixture
 def read_job(api):
-    """The latest job of a Celery task, as the API shows it: `seen("its id")`."""
+    """Return a function that reads the latest job of a Celery task from the API: `seen("its id")`."""
     viewer = api("viewer")
     return lambda id="t": viewer.get(f"/jobs/{WorkerJob.objects.get(key=id).pk}").json()
 
 
 @pytest.fixture
 def staff(db):
-    """Signs in staff with permissions: `staff("cordon_server")`."""
+    """Return a function that logs in staff with permissions: `staff("cordon_server")`."""
 
     def sign_in(*codenames, checks_csrf=True):
         user = User.objects.create_user("ann", is_staff=True)
@@ -160,7 +160,7 @@ def submitter(api):
 
 @pytest.fixture
 def begin(submitter):
-    """Begins an execution of some steps."""
+    """Return a function that begins an execution of some steps."""
 
     def begin(*steps, **fields):
         answer = submitter.post("/executions", {"name": "nightly", "steps": list(steps), **fields})
@@ -177,9 +177,9 @@ def do(worker):
 
 @pytest.fixture
 def transactional_db(django_db_setup, django_db_blocker):
-    """In place of pytest-django's, which makes no database unless a test wants a fixture of this name or `db`.
+    """Replace the fixture of pytest-django, which needs this name (or `db`) to make a database.
 
-    Everything is committed, and emptied again afterwards; the clock stands still.
+    Everything is committed, and all tables are emptied afterwards. The clock stands still.
     """
     with django_db_blocker.unblock():
         try:
@@ -195,14 +195,14 @@ def transactional_db(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def committed(transactional_db):
-    """Everything is committed. Makes workers: `committed()`."""
+    """Return a function that makes workers in a database where everything is committed: `committed()`."""
     registrar = Caller(tokens.create_token("registrar", "worker"))
     return lambda **fields: Worker.register(registrar, **fields).running()
 
 
 @pytest.fixture
 def threads():
-    """Begins a call in a thread, with a connection of its own; its future."""
+    """Return a function that begins a call in a thread with its own connection, and returns its future."""
 
     def elsewhere(call, *args):
         try:

@@ -1,4 +1,4 @@
-"""A real browser on a control plane of real processes, which complains when a page breaks its policy."""
+"""Real browser on a control plane of real processes. It reports violations of the pages' security policy."""
 
 import re
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.support import services
@@ -21,8 +22,6 @@ User.objects.create_superuser("ann", password="secret")
 viewer = User.objects.create_user("vic", password="secret", is_staff=True)
 viewer.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
 """
-AXE = Path(__file__).with_name("axe.min.js")
-"""axe-core 4.14.1 as its makers publish it; its licence, MPL 2.0, stands on top of it."""
 
 
 def script(command: str) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def step(key: str, command: str, *needs: str, **fields: Any) -> dict[str, Any]:
 
 
 class Site:
-    """A control plane, and a browser to look at it with."""
+    """Control plane with a browser to view it."""
 
     def __init__(self, running: Fleet, browser: Browser, url: str) -> None:
         self.running, self.browser, self.url = running, browser, url
@@ -42,7 +41,7 @@ class Site:
         self.client, self.worker, self.operator = map(running.token, ("client", "worker", "operator"))
 
     def open(self, user: str | None = "ann", **options: Any) -> Page:
-        """A page of a reader of his own, signed in; his browser's complaints are kept."""
+        """Return a page of a new signed-in reader, whose browser errors are recorded."""
         page = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
         page.set_default_timeout(20_000)
         page.on(
@@ -73,7 +72,7 @@ class Site:
         return str(self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, body)["id"])
 
     def begin(self, *steps: dict[str, Any], **fields: Any) -> str:
-        """An execution of these steps; its id."""
+        """Submit an execution of these steps and return its id."""
         body = {"name": "nightly", "steps": list(steps), **fields}
         return str(self.running.call("POST", f"{self.url}/api/v1/executions", self.client, body)["id"])
 
@@ -81,7 +80,7 @@ class Site:
         return self.running.call("GET", f"{self.url}/api/v1/executions/{id}", self.client)
 
     def schedule(self, name: str) -> None:
-        """A trigger that starts an execution each time, for workers that have its name as a tag."""
+        """Create a trigger that always starts an execution, for workers with this name as a tag."""
         body = {
             "name": name,
             "interval_seconds": 3,
@@ -95,13 +94,13 @@ class Site:
         return self.running.call("GET", f"{self.url}/api/v1/jobs/{id}", self.client)
 
     def server_page(self, page: Page, name: str) -> str:
-        """The path of the page of a server, by its name."""
+        """Return the path of the page of a server, by its name."""
         self.go(page, f"servers/?q={name}")
         address = page.locator("table.servers tbody th a", has_text=name).first.get_attribute("href")
         return str(address).removeprefix("/admin/instance/")
 
     def begin_batch(self, page: Page, tag: str, jobs: int = 300) -> str:
-        """The path of the page of a batch that cancels more jobs than the request does itself."""
+        """Return the path of the page of a batch that cancels more jobs than one request does."""
         body = {"action": script("true"), "tags": [f"{tag}-batch"], "unmatched": "wait"}
         self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, [body] * jobs)
         self.go(page, f"jobs/cancel/?tag={tag}-batch&all=1")
@@ -112,23 +111,26 @@ class Site:
 
 
 def poll_often(page: Page) -> None:
-    """Ask every second from now on."""
-    page.wait_for_load_state()  # what listens to the choice comes with the page's script
+    """Poll every second from now on."""
+    page.wait_for_load_state()  # the page's script handles the choice
     with page.expect_navigation():
         page.select_option("#poll-every", "1")
 
 
 def act(page: Page, label: str, note: str) -> None:
-    """Click what leads to the preview, and confirm it there."""
-    page.locator(".actions a", has_text=label).click()
+    """Click the link to the preview, behind *More actions* if it is dangerous, and confirm there."""
+    link = page.locator(".actions a", has_text=label)
+    if not link.is_visible():
+        page.get_by_text("More actions").click()
+    link.click()
     page.fill("textarea[name=note]", note)
     page.click("button.is-main")
 
 
 def findings(page: Page, *rules: str) -> list[str]:
-    """What axe-core finds serious or worse on a page; by all of its rules, or by these."""
-    page.evaluate(AXE.read_text())
-    violations = page.evaluate("rules => axe.run(rules.length ? {runOnly: rules} : {})", rules)["violations"]
+    """Return what axe-core finds serious or worse on a page, by all of its rules or by these."""
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    violations = Axe().run(page, options=options).response["violations"]
     return [
         f"{page.url}: {rule['id']}: {node['html'][:200]}: {re.sub(chr(10), ' ', node['failureSummary'] or '')}"
         for rule in violations
@@ -139,9 +141,9 @@ def findings(page: Page, *rules: str) -> list[str]:
 
 @contextmanager
 def site(folder: Path) -> Iterator[Site]:
-    """A control plane of its own: a web server and an executor; no worker yet."""
+    """Yield a control plane with a web server and an executor, but no worker."""
     chromium = services.program("chromium")
-    # Between late and DISCONNECTED there is time for a poll or two.
+    # Long enough between overdue and DISCONNECTED for a poll or two.
     with (
         fleet(folder, LIVENESS_TIMEOUT="6") as running,
         sync_playwright() as playwright,

@@ -1,4 +1,4 @@
-"""The application of a user, protected by two lines. Its tasks append what they do to the file LEDGER."""
+"""A user's application, protected by two lines. Its tasks append lines about what they do to the file EVENTS."""
 
 import os
 import re
@@ -6,8 +6,11 @@ import signal
 import sys
 import time
 
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import Celery
+from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.worker.control import control_command
+from kombu import Exchange, Queue
 
 from controlplane.agent.celery import protect
 
@@ -23,27 +26,41 @@ app.conf.update(
 )
 if os.environ.get("VISIBILITY"):
     app.conf.broker_transport_options = {"visibility_timeout": int(os.environ["VISIBILITY"])}
+if os.environ.get("LETTERS"):
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    app.conf.task_queues = [Queue("letters", Exchange(""), routing_key="letters", queue_arguments=letters)]
 if os.environ.get("ACKS_LATE"):
     app.conf.task_acks_late = True
 
 
+ENDS = {
+    "memory": MemoryError,
+    "recursion": RecursionError,
+    "worker_lost": WorkerLostError,
+    "time_limit": TimeLimitExceeded,
+    "keyboard": KeyboardInterrupt,
+    "shutdown": WorkerShutdown,
+    "terminate": WorkerTerminate,
+}
+
+
 @control_command()
 def go_deaf(panel):
-    """As with a prefetch credit that was lost: the worker beats, answers, and never takes a message again."""
+    """Make the worker receive no message again, although it sends heartbeats, as if its prefetch count were full."""
     panel.consumer.task_consumer.channel.qos.can_consume = lambda: False
 
 
 def note(id, what):
-    with open(os.environ["LEDGER"], "a") as ledger:
-        ledger.write(f"{id} {what} {time.time()} {os.getpid()}\n")
+    with open(os.environ["EVENTS"], "a") as events:
+        events.write(f"{id} {what} {time.time()} {os.getpid()}\n")
 
 
 @app.task(bind=True)
 def work(self, name, seconds=0.0):
-    """Ticks in between, so that it can be seen how long it lived. A file of its name ends it before its time."""
+    """Write a tick every 0.1 s, so that tests see how long it lived. A file with its name ends it early."""
     note(name, "start")
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not os.path.exists(f"{os.environ['LEDGER']}.{name}"):
+    while (left := until - time.monotonic()) > 0 and not os.path.exists(f"{os.environ['EVENTS']}.{name}"):
         time.sleep(min(0.1, left))
         note(name, "tick")
     note(name, "end")
@@ -62,14 +79,16 @@ def add(numbers, more=0):
 
 @app.task(bind=True)
 def about(self):
-    """What a task that is a job knows of it."""
+    """Return the header of a task that is a job."""
     return self.request.headers["job"]
 
 
 @app.task(bind=True)
 def poison(self, group=True):
-    """Kills its worker, main process and all; or its own process alone. Not at once: a message that kombu has popped
-    and not recorded in that moment would be nobody's."""
+    """Kill its worker with all processes, or only its own process.
+
+    It waits first: otherwise kombu may lose a message that it has popped and not recorded.
+    """
     note("poison", "start")
     time.sleep(0.5)
     if group:
@@ -90,6 +109,31 @@ def fail():
     raise ValueError("no such order")
 
 
+@app.task
+def end_badly(kind):
+    """End with an exception that Celery does not treat as a plain failure."""
+    note(kind, "start")
+    time.sleep(0.3)
+    if kind == "exit_at_once":
+        os._exit(1)
+    if kind == "sys_exit":
+        sys.exit(3)
+    raise ENDS[kind]("of its own")
+
+
+@app.task(time_limit=1, acks_on_failure_or_timeout=False)
+def too_long(name):
+    note(name, "start")
+    time.sleep(600)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def fail_late(seconds):
+    note("fail_late", "start")
+    time.sleep(seconds)
+    raise ValueError("no such order")
+
+
 @app.task(acks_late=False)
 def once():
     return "once"
@@ -97,7 +141,7 @@ def once():
 
 @app.task
 def hold_the_interpreter(name, text):
-    """A regular expression that backtracks for long, and never lets another thread run."""
+    """Run a regular expression that backtracks for long and lets no other thread run."""
     note(name, "start")
     re.match(r"(a+)+$", text)
     note(name, "end")
@@ -105,7 +149,7 @@ def hold_the_interpreter(name, text):
 
 @app.task
 def spawn(name, seconds):
-    """A process of its own in a session of its own."""
+    """Start a process in its own session."""
     import subprocess
 
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"], start_new_session=True)

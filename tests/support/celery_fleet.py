@@ -1,4 +1,4 @@
-"""Workers of a protected application on a real broker, and what their tasks left behind."""
+"""Workers of a protected application on a real broker, and the events that their tasks wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,18 +48,21 @@ class Sent:
 
 
 class CeleryFleet:
-    """Its workers are groups of processes of their own. `env` is that of each."""
+    """Protected workers, each in its own process group, with the environment `env`.
+
+    Each has a state folder of its own, like a machine of its own.
+    """
 
     def __init__(self, folder: Path, broker: str, url: str, token: str, **env: str) -> None:
         self.folder, self.broker = folder, broker
-        self.ledger = folder / "ledger"
-        self.ledger.touch()
+        self.events = folder / "events"
+        self.events.touch()
         backend = env.pop("BACKEND", broker if broker.startswith("redis") else "")
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("LIVENESS_", "JOBS_", "DJANGO"))},
             "BROKER": broker,
             "BACKEND": backend,
-            "LEDGER": str(self.ledger),
+            "EVENTS": str(self.events),
             "CONTROLPLANE_URL": url,
             "CONTROLPLANE_TOKEN": token,
             "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
@@ -69,7 +72,7 @@ class CeleryFleet:
         }
         self.app = Celery("producer", broker=broker, backend=backend or None, set_as_current=False)
         self.app.conf.task_default_queue = "orders"
-        # Its results are asked for, never listened for: a listener outlives the broker of its test.
+        # Tests poll for results, because a listener would outlive the broker of its test.
         if backend:
             self.app.backend.on_task_call = lambda *_, **__: None
             self.app.backend.result_consumer.consume_from = lambda *_, **__: None
@@ -77,11 +80,15 @@ class CeleryFleet:
         if broker.startswith("redis"):
             self.redis = redis.Redis.from_url(broker)
 
-    def worker(self, name: str, *options: str, pool: str = "prefork", concurrency: int = 1, **env: str) -> Any:
+    def worker(
+        self, name: str, *options: str, pool: str = "prefork", concurrency: int = 1, prefix: Sequence[str] = (),
+        **env: str,
+    ) -> Any:  # fmt: skip
+        env = {"CONTROLPLANE_STATE_DIR": str(self.folder / f"state-{name}"), **env}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [
-                    sys.executable, "-W", "ignore", "-m", "celery", "-A", "tests.support.celery_app", "worker",
+                    *prefix, sys.executable, "-W", "ignore", "-m", "celery", "-A", "tests.support.celery_app", "worker",
                     "--pool", pool, "--concurrency", str(concurrency), "--hostname", f"{name}@host",
                     "--loglevel", "info", "--without-mingle", "--without-gossip", *options,
                 ],
@@ -97,16 +104,16 @@ class CeleryFleet:
         return Sent(self.app, self.app.send_task(f"tests.support.celery_app.{task}", args, task_id=id, **options).id)
 
     def release(self, *names: str) -> None:
-        """Tasks `work` of these names end, those that run and those to come."""
+        """End the tasks `work` with these names, now and later."""
         for name in names:
-            Path(f"{self.ledger}.{name}").touch()
+            Path(f"{self.events}.{name}").touch()
 
     def start(self, signature: Any) -> Sent:
-        """Of a chain or a chord: its last task."""
+        """Send a chain or a chord. Return its last task."""
         return Sent(self.app, signature.apply_async().id)
 
     def entries(self, what: str | None = None) -> list[Entry]:
-        lines = [line.split() for line in self.ledger.read_text().splitlines()]
+        lines = [line.split() for line in self.events.read_text().splitlines()]
         entries = [Entry(name, event, float(at), int(pid)) for name, event, at, pid in lines]
         return [entry for entry in entries if what in (None, entry.what)]
 
@@ -114,7 +121,7 @@ class CeleryFleet:
         return Counter(entry.name for entry in self.entries(what))
 
     def begun(self, name: str, times: int = 1, within: float = 120) -> Entry:
-        """The start of that name for the nth time."""
+        """Wait for the nth start of a task. Return the event."""
         eventually(lambda: self.count("start")[name] >= times, within=within, why=f"{name} begins {times} times")
         return [entry for entry in self.entries("start") if entry.name == name][times - 1]
 
@@ -129,7 +136,7 @@ class CeleryFleet:
         return next(child.pid for child in children if "controlplane.agent.celery.heart" in child.cmdline())
 
     def kill(self, name: str, number: int = signal.SIGKILL, *, heart: bool = False) -> None:
-        """The worker's group; `heart`: the host, as far as it is the worker's."""
+        """Send a signal to a worker's process group. With `heart`, send it to its heart, too, like a lost host."""
         if heart:
             os.kill(self.heart_of(name), number)
         with suppress(ProcessLookupError):
@@ -143,11 +150,11 @@ class CeleryFleet:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(10)
             sys.stderr.write(f"--- {name}\n{self.log(name)[-6000:]}")
-        # Hearts outlive their workers to give back; the broker of the test is about to end.
+        # Hearts outlive their workers to return messages, and the broker of the test is about to end.
         for process in psutil.process_iter(["cmdline"]):
             with suppress(psutil.Error, OSError):
                 is_heart = "controlplane.agent.celery.heart" in (process.info["cmdline"] or [])
-                if is_heart and process.environ().get("LEDGER") == str(self.ledger):
+                if is_heart and process.environ().get("EVENTS") == str(self.events):
                     process.kill()
 
 
@@ -161,16 +168,16 @@ def celery_fleet(folder: Path, broker: str, url: str, *token: str, **env: str) -
 
 
 def registered(plane: CeleryPlane, *names: str) -> None:
-    """Waits until these workers beat."""
+    """Wait until these workers send heartbeats."""
     for name in names:
         eventually(lambda name=name: plane.beats_of(name) > 1, why=f"{name} beats")
 
 
 def ended(fleet: CeleryFleet, *names: str, within: float = 120) -> None:
-    """Waits until the tasks of these names have ended."""
+    """Wait until the tasks with these names have ended."""
     eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
 
 
 def last_line(fleet: CeleryFleet, name: str, pid: int) -> float:
-    """When this process last wrote for the task of that name."""
+    """Return the time of the latest event of a task in a process."""
     return max(entry.at for entry in fleet.entries() if entry.name == name and entry.pid == pid)

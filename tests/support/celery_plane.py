@@ -1,4 +1,4 @@
-"""A stand-in control plane of many servers, which tells the living who of the holders is lost."""
+"""A stand-in control plane for many servers, whose answers name the lost holders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALIVE = ("CREATED", "RUNNING", "MAINTENANCE", "TERMINATING")
 
 
 class CeleryPlane(ControlPlane):
-    """`older`: it refuses `holders` and takes no records, as those before did."""
+    """The stand-in. With `older` it refuses `holders` and records of tasks."""
 
     def __init__(self, timeout: float = TIMEOUT, *, older: bool = False) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class CeleryPlane(ControlPlane):
         self.tally: dict[str, dict[str, float]] = {}
 
     def server(self, name: str) -> dict[str, Any]:
-        """The latest that registered under that name; raises StopIteration."""
+        """Return the latest server with this name. Raise StopIteration for an unknown name."""
         with self.lock:
             return next(server for server in reversed(self.servers.values()) if server["name"] == name)
 
@@ -49,6 +49,9 @@ class CeleryPlane(ControlPlane):
             server = next((one for one in self.servers.values() if one["id"] == path.split("/")[-2]), None)
             if server is None:
                 raise Refuse(410, "server_unknown")
+            if call == "ended":
+                server["state"] = "ERROR"
+                return 200, {"state": "ERROR", "attempts": 0}
             if call in ("claims", "reports", "hints"):
                 return 200, getattr(self, f"_{call}")(body)
             return 200, self._beat(server, body) if call == "heartbeat" else self._take(body)
@@ -71,7 +74,7 @@ class CeleryPlane(ControlPlane):
         }  # fmt: skip
 
     def _judge(self) -> None:
-        """Only time in which somebody is heard counts, as with the real one."""
+        """Mark silent servers as DISCONNECTED. Only time with heartbeats of any server counts, as in the real one."""
         now = time.monotonic()
         unobserved, self.judged_at = max(0.0, now - self.judged_at - 1.0), now
         for server in self.servers.values():

@@ -1,4 +1,4 @@
-"""Celery workers as the control plane sees them: what they say of tasks, and what they ask."""
+"""Celery workers as the control plane sees them: their records of tasks, and their questions about holders."""
 
 import uuid
 from typing import Any
@@ -10,12 +10,12 @@ TAGS = ["celery:orders", "queue:letters"]
 
 
 def task(id: str = "t", state: str = "RUNNING", **fields: Any) -> dict[str, Any]:
-    """A word on a delivery that was not heard of before."""
+    """Return a record of a new delivery."""
     return {"attempt": str(uuid.uuid4()), "id": id, "name": "orders.send", "queue": "letters", "state": state, **fields}
 
 
 def then(before: dict[str, Any], state: str, **fields: Any) -> dict[str, Any]:
-    """A later word on the same delivery."""
+    """Return a later record of the same delivery."""
     return {**before, "state": state, **fields}
 
 
@@ -33,7 +33,7 @@ class CeleryWorker(Worker):
         return self.beat(holders=list(holders)).json()
 
     def lose(self, state: str = "ERROR") -> None:
-        from tests.integration.test_transitions import put
+        from tests.integration.liveness.test_transitions import put
 
         put(Server.objects.get(pk=self.id), state)
 

@@ -1,4 +1,4 @@
-"""The database's clock, set by a test: a function that PostgreSQL finds before its own."""
+"""Database clock set by a test: a function that PostgreSQL finds before its own."""
 
 from importlib import import_module
 from uuid import UUID
@@ -10,7 +10,7 @@ from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 
 functions = import_module("liveness.migrations.0001_functions")
-# What moves is a row, not a function: whatever is planned with a function is planned anew when that is replaced.
+# A row moves, not a function. Replacing a function would invalidate every plan that uses it.
 CLOCK = """
 CREATE SCHEMA IF NOT EXISTS test_clock;
 CREATE TABLE IF NOT EXISTS test_clock.shift (stands_at timestamptz, by interval NOT NULL);
@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANG
     'SELECT coalesce(stands_at, pg_catalog.clock_timestamp()) + by FROM test_clock.shift';
 CREATE SEQUENCE IF NOT EXISTS test_clock.ids;
 """
-# What is made at one moment keeps its order: each id is a millisecond later than the one before.
+# Rows created at one time keep their order: each id is a millisecond later than the one before.
 UUID7_OF_PRODUCT = functions.UUID7.replace(
     "CREATE FUNCTION uuid7", "CREATE OR REPLACE FUNCTION test_clock.uuid7_of_product"
 )
@@ -42,27 +42,27 @@ $$;
 
 
 class Clock:
-    """Moves the clock that every statement of the product reads. Undone with the transaction, or by `release`."""
+    """Clock that every statement of the product reads. Changes end with the transaction, or with `release`."""
 
     def freeze(self) -> None:
-        """It stands still but for what the test does to it."""
+        """Stop the clock. Only the test moves it."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE test_clock.shift SET stands_at = pg_catalog.clock_timestamp()")
             cursor.execute("SELECT setval('test_clock.ids', 1)")
         self.begin()
 
     def release(self) -> None:
-        """What a test has committed of it is undone."""
+        """Undo committed changes of a test."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE test_clock.shift SET stands_at = NULL, by = '0'")
 
     def begin(self) -> None:
-        """As if a check had just been: what happened before the test does not count."""
+        """Pretend that a check has just run, so that earlier events do not count."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE liveness_clock SET advanced_at = clock_timestamp(), credit = 15")
 
     def advance(self, seconds: float) -> None:
-        """Time passes, and heartbeats could get in all the while: observed time passes with it."""
+        """Move the clock while heartbeats could arrive, so that observed time moves with it."""
         self.step(seconds)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -72,13 +72,13 @@ class Clock:
             )
 
     def step(self, seconds: float) -> None:
-        """The wall clock moves, and nothing else."""
+        """Move only the wall clock."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE test_clock.shift SET by = by + make_interval(secs => %s)", [seconds])
 
 
 def heartbeats_get_in(witness: bool = True) -> None:
-    """One of the control plane's own processes has said so."""
+    """Record a heartbeat in which one of the control plane's own processes confirms that heartbeats arrive."""
     own = Presence(ServerType.WEBSERVER, "web")
     own.instance_id = UUID(int=1)
     own.register()

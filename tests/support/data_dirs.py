@@ -1,4 +1,4 @@
-"""Data directories for tests, and what root keeps beside them."""
+"""Data directories for tests, and what root stores beside them."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ from controlplane.standalone import worker_home
 
 @contextmanager
 def new_data_dir() -> Iterator[Path]:
-    """One that is not there yet, in a directory that any user may enter: pytest's own are closed."""
+    """Yield the path of a new data directory in a folder open to all users, in contrast to pytest's."""
     place = Path(tempfile.mkdtemp(prefix="controlplane-test-"))
     place.chmod(0o755)
     try:
@@ -26,7 +26,7 @@ def new_data_dir() -> Iterator[Path]:
 
 
 def forget(data_dir: Path) -> None:
-    """Stop a server that a failed test has left, and delete what lies outside: a database, a folder of workers."""
+    """Stop a server that a failed test has left, and delete its database and worker folder outside the directory."""
     server = postgres.PostgresServer(data_dir, throwaway=True)
     server.stop()
     shutil.rmtree(server.home, ignore_errors=True)
@@ -35,7 +35,7 @@ def forget(data_dir: Path) -> None:
 
 
 def python_for_others() -> str:
-    """A Python of our version that any user may run."""
+    """Return a Python of our version that any user may run."""
     version = f"python3.{sys.version_info.minor}"
     for python in (Path(sys.executable), Path("/usr/bin", version), Path("/usr/local/bin", version)):
         if python.exists() and postgres_binaries.is_open_to_others(python):

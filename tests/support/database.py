@@ -1,7 +1,7 @@
-"""The database of a test run: without DATABASE_URL the tests bring their own PostgreSQL.
+"""Database of a test run: without DATABASE_URL the tests start their own PostgreSQL.
 
-A plugin (`-p` in pyproject.toml), so that it is there before pytest-django reads the settings. It is started in the
-process that the user started; the workers of pytest-xdist find it in the environment that they inherit.
+It is a plugin (`-p` in pyproject.toml), so that it exists before pytest-django reads the settings. The first process
+starts it; the workers of pytest-xdist inherit its URL in the environment.
 """
 
 import atexit
@@ -21,9 +21,9 @@ PREFIX = "controlplane-tests-"
 def remove_leftovers() -> None:
     """Stop and delete the databases of test runs that were killed."""
     for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(BlockingIOError, FileNotFoundError):  # it is in use; another run has just deleted it
+        with suppress(BlockingIOError, FileNotFoundError):  # in use, or deleted by another run a moment ago
             if old.stat().st_mtime > time.time() - 60:
-                continue  # perhaps another run is just beginning
+                continue  # another run may just be starting
             with postgres.open_lock_file(old, "postgres.lock") as users:
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 delete(old)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Stands in for docker: notes each call in CALLS, and a container is a file in CONTAINERS with what `run` was told."""
+"""Replacement for docker: it records each call in CALLS. A container is a file in CONTAINERS with the options of
+`run`."""
 
 import json
 import os
@@ -24,7 +25,9 @@ def run(arguments: list[str]) -> int:
         return 125
     (name,) = options["--name"]
     (CONTAINERS / name).write_text(json.dumps(options))
-    given = {text.partition("=")[0]: text.partition("=")[2] or os.environ[text] for text in options.get("--env", [])}
+    (file,) = options["--env-file"]
+    given = dict(line.split("=", 1) for line in Path(file).read_text().split("\n") if line)
+    given |= {name: os.environ[name] for name in options.get("--env", [])}
     for volume in options.get("--volume", []):
         outside, inside, _ = volume.split(":")
         given = {name: value.replace(inside, outside) for name, value in given.items()}
@@ -36,7 +39,7 @@ def run(arguments: list[str]) -> int:
 
 
 def inspect(name: str) -> str:
-    """Whether the kernel killed code of it, and the bytes that it may have."""
+    """Return whether the kernel killed its code, and its memory limit in bytes."""
     options = json.loads((CONTAINERS / name).read_text())
     megabytes = options.get("--memory", ["0M"])[0].removesuffix("M")
     return f"{options.get('killed', ['false'])[0]} {int(megabytes) * 1024**2}\n"
@@ -65,6 +68,9 @@ def main() -> int:
     call, *arguments = sys.argv[1:]
     with CALLS.open("a") as calls:
         calls.write(json.dumps(sys.argv[1:]) + "\n")
+    if call in ("run", "version") and (CONTAINERS.parent / "away").exists():
+        sys.stderr.write("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.\n")
+        return 125 if call == "run" else 1
     if call == "run":
         return run(arguments)
     if call == "ps":

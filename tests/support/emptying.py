@@ -1,12 +1,12 @@
-"""Everything that was committed goes away again, whichever tables there are. Django must be set up."""
+"""Deletion of everything that was committed, from all tables. Set up Django first."""
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, transaction
 
 from liveness.models import Clock, Instance
 
-KEPT = (Clock, Instance)  # of one row each, which the migrations wrote
+KEPT = (Clock, Instance)  # tables with one row each, which the migrations wrote
 RESTART = """update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
     delete from liveness_instance; insert into liveness_instance default values"""
 
@@ -17,6 +17,7 @@ def empty_database() -> None:
         *(model for name in ("liveness", "jobs") for model in apps.get_app_config(name).get_models()),
     ]
     tables = ", ".join(model._meta.db_table for model in models if model not in KEPT)
-    with connection.cursor() as cursor:
-        # Servers first, as heartbeats do.
-        cursor.execute(f"begin; lock table liveness_server; truncate {tables} cascade; {RESTART}; commit")
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Lock the instance first, as a new connection does that notes the timeline, then servers, as heartbeats do.
+        cursor.execute("select from liveness_instance for update")
+        cursor.execute(f"lock table liveness_server; truncate {tables} cascade; {RESTART}")

@@ -1,4 +1,4 @@
-"""A script from which processes go by setsid, nohup and a double fork, none of which takes notice of polite signals."""
+"""Script whose processes escape with setsid, nohup and a double fork. They ignore all signals but SIGKILL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.standin import alive, eventually
 
-# Orphaned twice, in a session of its own.
+# Orphaned twice, in a new session.
 DAEMON = """
 import os, signal, time
 for _ in range(2):
@@ -21,7 +21,7 @@ time.sleep(100)
 
 
 def escaping(file: Path) -> str:
-    """Their numbers, and that of its own shell, are in `file` when it goes on."""
+    """Return the script. It writes their process ids and its own shell's into `file` before it continues."""
     stay = f"echo \\$\\$ >> {file}; trap '' TERM HUP; while true; do sleep 0.05; done"
     daemon = file.with_name(f"{file.name}.py")
     daemon.write_text(DAEMON.format(str(file)))
@@ -32,7 +32,7 @@ def escaping(file: Path) -> str:
 
 
 def escaped(file: Path) -> list[int]:
-    """Their numbers, once all are there."""
+    """Return their process ids when all have been written."""
 
     def read() -> list[int] | None:
         numbers = file.read_text().split() if file.exists() else []

@@ -14,7 +14,7 @@ def step(key: str, *needs: str, **fields: Any) -> dict[str, Any]:
 
 @dataclass
 class Run:
-    """An execution, read anew each time."""
+    """Execution that is read again at each access."""
 
     client: Caller
     id: str
@@ -42,13 +42,13 @@ class Run:
 
 @dataclass
 class Crew:
-    """One worker that does steps by key: `do("load")`, `do("load", fails=True)`."""
+    """Worker that runs steps by key: `do("load")`, `do("load", fails=True)`."""
 
     crew: Worker
     held: dict[str, Any] = field(default_factory=dict)
 
     def take(self) -> dict[str, Any]:
-        """Claim all that waits."""
+        """Claim all waiting steps."""
         self.crew.beat()
         while claimed := self.crew.claim(limit=1000):
             self.held.update({attempt["job"]["step"]: attempt for attempt in claimed})

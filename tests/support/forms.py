@@ -1,10 +1,10 @@
-"""Forms of the pages, as a browser has them."""
+"""Forms of the pages, as a browser sends them."""
 
 import re
 
 
 def fields_of(page):
-    """What the browser would send of a form that nobody has touched."""
+    """Return what the browser would send of an unchanged form."""
     page = page.partition('class="confirm is-form"')[2]
     fields = dict(re.findall(r'<input type="(?:text|number|hidden)" name="(\w+)" value="([^"]*)"', page))
     fields |= dict(re.findall(r'<input type="radio" name="(\w+)" value="([^"]*)"[^>]*checked', page))

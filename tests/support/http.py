@@ -1,28 +1,30 @@
-"""Callers of the API, through the whole of Django but the socket."""
+"""Callers of the API, through all of Django but without a socket."""
 
 import json
 import uuid
 from dataclasses import dataclass, field
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpResponse
 from django.test import Client
 from django.test.client import ClientHandler
 
+from controlplane.agent.tracing import span_of_submission
 from controlplane.serving.callers import Callers
-from controlplane.serving.front import plain_heartbeat_of
+from controlplane.serving.grouped_calls import plain_heartbeat_of, single_job_of
 from controlplane.serving.lean_calls import LeanCalls
-from jobs.api import shortcut
+from controlplane.serving.request import Request
+from jobs.api import shortcut, single_jobs
 
 
 class LeanClientHandler(LeanCalls, ClientHandler):
-    """Django as the web server has it."""
+    """Django handler of the web server."""
 
 
 class ShortClient(Client):
-    """As the web server calls it: a plain heartbeat goes the short way, and everything else the long way."""
+    """Client that takes the web server's ways: a plain heartbeat takes the short way, other calls the long way."""
 
     def __init__(self) -> None:
         super().__init__(raise_request_exception=False, headers={"Host": "testserver"})
@@ -31,39 +33,59 @@ class ShortClient(Client):
     def request(self, **request: Any) -> Any:
         environ = self._base_environ(**request)
         body = environ["wsgi.input"].read()
-        response: Any = short_way(scope_of(environ), body)
+        response: Any = short_way(request_of(environ), body)
         if response is None:
             return super().request(**{**request, "wsgi.input": BytesIO(body)})
         response.json = lambda: json.loads(response.content)
         return response
 
 
-def scope_of(environ: dict[str, Any]) -> Any:
-    """The request as granian has it."""
+def request_of(environ: dict[str, Any]) -> Request:
+    """Return the front's request for a WSGI environ."""
     names = {"CONTENT_TYPE": "content-type"} | {
         name: name.removeprefix("HTTP_").replace("_", "-").lower() for name in environ if name.startswith("HTTP_")
     }
-    headers = {header: environ[name] for name, header in names.items() if name in environ}
-    return SimpleNamespace(
-        method=environ["REQUEST_METHOD"], path=environ["PATH_INFO"], client="127.0.0.1:5000", authority=None,
-        headers=headers,
-    )  # fmt: skip
+    headers = [(header.encode(), str(environ[name]).encode()) for name, header in names.items() if name in environ]
+    query = environ.get("QUERY_STRING", "").encode()
+    scope = http_scope(environ["REQUEST_METHOD"], environ["PATH_INFO"], headers=headers, query_string=query)
+    return Request(scope, no_body)
 
 
-def short_way(scope: Any, body: bytes) -> HttpResponse | None:
-    """What a heartbeat is answered that nobody shares its statement with. None: it goes the long way."""
-    if (beat := plain_heartbeat_of(scope, Callers().call(scope), body)) is None:
-        return None
+def http_scope(method: str, path: str, /, **more: Any) -> dict[str, Any]:
+    """Return an ASGI scope as granian makes it."""
+    scope = {
+        "type": "http", "http_version": "1.1", "server": ("127.0.0.1", "8000"), "client": ("127.0.0.1", "5000"),
+        "scheme": "http", "method": method, "path": path, "raw_path": quote(path).encode(), "query_string": b"",
+        "headers": [],
+    }  # fmt: skip
+    return {**scope, **more}
+
+
+async def no_body() -> dict[str, Any]:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+def short_way(request: Request, body: bytes) -> HttpResponse | None:
+    """Return the answer to a plain heartbeat or a single job in a statement of its own, or None if Django must handle
+    it."""
+    beat, single = plain_heartbeat_of(request, Callers().call(request), body), single_job_of(request, body)
     try:
-        (content,) = shortcut.answers([beat])
+        if beat is not None:
+            (content,) = shortcut.answers([beat])
+        elif single is not None:
+            with span_of_submission(single.traceparent) as trace:
+                (content,) = single_jobs.answers([single.traced(trace)])
+        else:
+            return None
     except shortcut.UNHEARD as error:
         return shortcut.unheard(error)
-    return None if content is None else HttpResponse(content, content_type="application/json")
+    status = 200 if single is None else 201
+    return None if content is None else HttpResponse(content, content_type="application/json", status=status)
 
 
 @dataclass
 class Caller:
-    """Someone with a token."""
+    """Caller with a token."""
 
     token: str | None
     client: Client = field(default_factory=ShortClient)
@@ -83,7 +105,7 @@ class Caller:
 
 @dataclass
 class Worker(Caller):
-    """A registered worker; its calls return the body of a 200 unless asked for the answer."""
+    """Registered worker. Its calls return the body of a 200 response, unless noted otherwise."""
 
     id: str = ""
     registration: dict[str, Any] = field(default_factory=dict)
@@ -110,7 +132,7 @@ class Worker(Caller):
         return self.post(f"/servers/{self.id}/heartbeat", fields)
 
     def obey(self) -> list[str]:
-        """It hears what was taken from it, and says that it has stopped that."""
+        """Read which attempts were taken from it, and report that it has stopped them."""
         lost = self.beat(stopped=[]).json()["lost"]
         assert self.beat(stopped=lost).json()["lost"] == []
         return lost
@@ -132,7 +154,7 @@ class Worker(Caller):
         return self.report({"attempt": attempt["id"], "event": "COMPLETED", "output": output})[0]
 
     def hold(self, *, running: bool = True) -> dict[str, Any]:
-        """Claim one job, and begin its code unless told not to."""
+        """Claim one job, and start its code if `running`."""
         (attempt,) = self.claim(limit=1)
         if running:
             assert self.start(attempt)["accepted"]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Stands in for kubectl: notes each call in CALLS; a pod is a file in CONTAINERS, and ends as its logs are read."""
+"""Replacement for kubectl: it records each call in CALLS. A pod is a file in CONTAINERS, and ends when its logs are
+read."""
 
 import json
 import os
@@ -23,7 +24,7 @@ def selected(selector: str) -> list[str]:
 
 
 def look(pod: dict[str, Any]) -> str:
-    """Why its code ended, and the memory that it may have."""
+    """Return why its code ended, and its memory limit."""
     (container,) = pod["status"].get("containerStatuses") or [{"state": {"terminated": {"reason": ""}}}]
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     return f"{container['state']['terminated']['reason']} {limits.get('memory', '')}\n"
@@ -33,6 +34,9 @@ def main() -> int:
     call, *arguments = sys.argv[1:]
     with CALLS.open("a") as calls:
         calls.write(json.dumps(sys.argv[1:]) + "\n")
+    if call in ("create", "version") and Path(os.environ["CONTAINERS"]).with_name("away").exists():
+        sys.stderr.write("Unable to connect to the server: dial tcp 127.0.0.1:6443: connect: connection refused\n")
+        return 1
     if call == "create":
         pod = json.load(sys.stdin)
         if pod["spec"]["containers"][0]["image"] == "missing":

@@ -1,4 +1,4 @@
-"""What a machine lacks that runs the tests."""
+"""Skipping of tests on machines that lack a program."""
 
 import os
 from typing import NoReturn
@@ -7,7 +7,7 @@ import pytest
 
 
 def skip_without(why: str) -> NoReturn:
-    """Skips the test, or fails it where everything is required."""
+    """Skip the test, or fail it if REQUIRE_ALL is set."""
     if os.environ.get("REQUIRE_ALL"):
         pytest.fail(why)
     pytest.skip(why)

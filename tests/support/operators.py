@@ -1,4 +1,4 @@
-"""What an operator does over the API, by name, and what must have been done before it applies."""
+"""Actions of an operator over the API by name, and what must precede each."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ BEFORE = {"uncordon": ["cordon"], "undrain": ["drain"], "maintenance_exit": ["ma
 
 
 class Operator:
-    """Acts as an operator: `operator("cordon", server)`; the body of the answer."""
+    """Caller with the role of an operator: `operator("cordon", server)` returns the body of the answer."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -35,5 +35,5 @@ def engage(type: str = "WORKER") -> Brake:
 
 
 def actions(**of: Any) -> list[str]:
-    """What was done by hand, oldest first."""
+    """Return the actions by people, oldest first."""
     return list(ServerEvent.objects.exclude(action="").filter(**of).values_list("action", flat=True))

@@ -1,4 +1,4 @@
-"""How PostgreSQL runs what was asked of it."""
+"""Plans of PostgreSQL for executed statements."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,13 +15,13 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def executed(queries: CapturedQueries, name: str) -> str:
-    """The EXECUTE of a statement of the books, the last one of these queries."""
+    """Return the last EXECUTE of this statement of the books among the queries."""
     texts = [text for query in queries for text in query["sql"].split(";\n")]
     return [text for text in texts if text.startswith(f"execute controlplane_{name}_")][-1]
 
 
 def plan_of_execution(execution: str) -> list[dict[str, Any]]:
-    """What an EXECUTE does, step by step, as its plan is made for all times. It is run."""
+    """Run an EXECUTE and return the steps of its generic plan."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off")
         cursor.execute(f"explain (analyze, format json) {execution}")

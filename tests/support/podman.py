@@ -1,6 +1,6 @@
-"""Real containers of podman, in a store of their own, of an image that is made of a static busybox alone.
+"""Real containers of podman in a separate store, from an image with only a static busybox.
 
-Whether they run is for the kernel to say, and for what this process may do: so they are required nowhere.
+They need support by the kernel and rights of this process, so no machine is required to run them.
 """
 
 import io
@@ -16,20 +16,20 @@ import pytest
 IMAGE = "localhost/controlplane-test"
 APPLETS = ("cat", "echo", "env", "id", "ls", "mv", "sh", "sleep", "true")
 RUNTIMES = ("crun", "runc")
-"""The first by which a container runs: which one does is for the kernel's control groups to say."""
+"""Runtimes to try in this order. The kernel's control groups decide which one works."""
 
 
 LIMIT = 4096
-"""Of files and processes in a container; what is not limited is -1."""
+"""Limit of files and processes in a container; -1 means unlimited."""
 
 
 class Podman:
-    """`environment`: by which an agent finds this podman, as `docker`, whatever else there is on this machine."""
+    """Podman in a store of its own. With `environment` an agent finds it as `docker`, whatever else is installed."""
 
     def __init__(self, folder: Path) -> None:
         self.program, self._busybox = present("podman"), present("busybox")
         (folder / "bin").mkdir()
-        called = folder / "bin" / "docker"  # a script, as distributions have it
+        called = folder / "bin" / "docker"  # a script, as distributions install it
         called.write_text(f'#!/bin/sh\nexec {self.program} "$@"\n')
         called.chmod(0o755)
         self._containers, storage = folder / "containers.conf", folder / "storage.conf"
@@ -42,7 +42,7 @@ class Podman:
         }
 
     def start(self) -> None:
-        """Skips the test where this machine runs no containers."""
+        """Build the image. Skip the test if this machine cannot run containers."""
         complaints = [complaint for runtime in RUNTIMES if (complaint := self._try(runtime))]
         if len(complaints) == len(RUNTIMES):
             pytest.skip(f"no container runs here: {'; '.join(complaints)}")
@@ -52,14 +52,14 @@ class Podman:
         return subprocess.run([self.program, *arguments], env=environment, input=data, capture_output=True, timeout=120)
 
     def names(self) -> list[str]:
-        """Of all containers."""
+        """Return the names of all containers."""
         return self.call("ps", "--all", "--format", "{{.Names}}").stdout.decode().split()
 
     def close(self) -> None:
         self.call("rm", "--all", "--force", "--time=0")
 
     def _try(self, runtime: str) -> str:
-        """What podman complains of; nothing: an image is there, and runs."""
+        """Return podman's error, or an empty text if the image exists and runs."""
         if shutil.which(runtime) is None:
             return f"there is no {runtime}"
         self._containers.write_text(
@@ -72,12 +72,12 @@ class Podman:
 
 
 def present(program: str) -> str:
-    """Where it is. Skips the test where it is not."""
+    """Return the path of the program. Skip the test if it is not installed."""
     return shutil.which(program) or pytest.skip(f"{program} is not installed")
 
 
 def ulimits() -> str:
-    """No more than this process may have: podman's own are more, where it may not raise them."""
+    """Return limits within this process's own, because podman's defaults may be higher than it may set."""
     limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
     most = {name: min(resource.getrlimit(number)[1] % 2**63, LIMIT) for name, number in limits.items()}
     return str([f"{name}={most[name]}:{most[name]}" for name in limits]).replace("'", '"')

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 import urllib3
+
+from controlplane.standalone.parts import SERVING
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = {
@@ -27,7 +29,7 @@ SHORT = {
     "LIVENESS_TERMINATION_GRACE_PERIOD": "1",
     "JOBS_SWEEP_INTERVAL": "2",
 }
-# A process of its own for each token would cost a start of Django each.
+# One process for all tokens, because each start of Django is expensive.
 MIGRATE = """
 import django, json, sys
 django.setup()
@@ -48,7 +50,7 @@ def free_port() -> int:
 
 
 def eventually(what: Callable[[], T], *, within: float = 120, why: str = "") -> T:
-    """The first true answer of `what`. Fails after `within` seconds with the last one."""
+    """Return the first true answer of `what`. Fail after `within` seconds with the last answer."""
     deadline = time.monotonic() + within
     while True:
         answer = what()
@@ -59,11 +61,11 @@ def eventually(what: Callable[[], T], *, within: float = 120, why: str = "") -> 
 
 
 class Migrated(NamedTuple):
-    """A database that is migrated once and copied for each fleet."""
+    """Database that is migrated once and copied for each fleet."""
 
     name: str
     tokens: dict[str, str]
-    """An API token for each role."""
+    """API token for each role."""
 
 
 @cache
@@ -79,7 +81,7 @@ def migrated() -> Migrated:
 
 
 def database() -> str:
-    """A migrated database, empty and nobody else's; its address."""
+    """Return the URL of a new migrated, empty database."""
     name = f"fleet_{os.getpid()}_{next(NUMBERS)}"
     server(f"create database {name} template {migrated().name}")
     return beside(name)
@@ -100,10 +102,10 @@ def beside(name: str) -> str:
 
 
 def freeze(process: subprocess.Popen[bytes]) -> None:
-    """Stop all its threads, and see that they stand: the signal is sent at once, and acted on when they next run."""
+    """Stop all threads of the process, and wait until they stand: a thread stops only when it runs next."""
 
     def stands() -> bool:
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended in the meantime
             threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
             return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
         return False
@@ -117,7 +119,7 @@ def thaw(process: subprocess.Popen[bytes]) -> None:
 
 
 class Fleet:
-    """The processes of one control plane and its workers, and a client of its API."""
+    """Processes of one control plane and its workers, and a client of its API."""
 
     def __init__(self, folder: Path, env: dict[str, str], tokens: dict[str, str]) -> None:
         self.folder = folder
@@ -128,7 +130,7 @@ class Fleet:
             **SHORT,
             "CONTROLPLANE_DATA_DIR": str(folder),
             "CONTROLPLANE_STATE_DIR": str(folder / "state"),
-            "TMPDIR": str(folder / "tmp"),  # what killed processes leave there goes with the folder
+            "TMPDIR": str(folder / "tmp"),  # files that killed processes leave are deleted with the folder
             "DATABASE_POOL_SIZE": "4",
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
@@ -139,17 +141,17 @@ class Fleet:
         self.http = urllib3.PoolManager(retries=False, timeout=10)
 
     def run(self, *command: str) -> str:
-        """Run a command to its end; what it printed."""
+        """Run a command to its end and return its output."""
         done = subprocess.run(
             [self.python, *command], env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    def start(self, name: str, *command: str, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *command: str, prefix: Sequence[str] = (), **env: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
-                [self.python, *command],
+                [*prefix, self.python, *command],
                 env={**self.env, **env},
                 cwd=ROOT,
                 stdout=log,
@@ -159,11 +161,10 @@ class Fleet:
         return self.processes[name]
 
     def web(self, name: str = "web", *options: str, port: int | None = None) -> str:
-        """Start a web server; its address."""
+        """Start a web server and return its URL."""
         port = port or free_port()
         self.start(
-            name, "-m", "granian", "--interface", "rsgi", "--host", "127.0.0.1", "--port", str(port),
-            "--workers", "1", "--log-level", "warning", *options,
+            name, "-m", "granian", *SERVING, "--host", "127.0.0.1", "--port", str(port), *options,
             "controlplane.web:application",
         )  # fmt: skip
         url = f"http://127.0.0.1:{port}"
@@ -179,18 +180,25 @@ class Fleet:
     def beat(self) -> None:
         self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat")
 
-    def agent(self, name: str, url: str, *options: str) -> subprocess.Popen[bytes]:
+    def agent(
+        self, name: str, url: str, *options: str, is_fast: bool = False, prefix: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start an agent. `is_fast`: with fast recovery, whose sentinel reports a death before the timeout.
+
+        `prefix` is a command that starts the agent.
+        """
+        options = options if is_fast else ("--no-fast-recovery", *options)
         return self.start(
             name, "-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", "--runtimes", "", *options,
-            CONTROLPLANE_TOKEN=self.token("worker"),
+            prefix=prefix, CONTROLPLANE_TOKEN=self.token("worker"),
         )  # fmt: skip
 
     def connected(self) -> psycopg.Connection[Any]:
-        """A connection of its own to the database; to be closed by the caller."""
+        """Return a new connection to the database. The caller closes it."""
         return psycopg.connect(self.env["DATABASE_URL"], autocommit=True)
 
     def token(self, role: str) -> str:
-        """An API token of this role, always the same."""
+        """Return the API token of this role. It is always the same."""
         if role not in self.tokens:
             self.tokens[role] = self.run("manage.py", "create_token", "--role", role, f"acceptance {role}")
         return self.tokens[role]
@@ -212,13 +220,13 @@ class Fleet:
         )
 
     def kill(self, name: str) -> None:
-        """SIGKILL, for a process and its children: those of a web server outlive it otherwise."""
+        """Kill a process and its children, because a web server's children would outlive it."""
         with suppress(ProcessLookupError):
             os.killpg(self.processes[name].pid, signal.SIGKILL)
         self.processes[name].wait(10)
 
     def end(self, names: Iterable[str]) -> None:
-        """SIGTERM to these, so that they say goodbye; SIGKILL to what is still there after it, or frozen."""
+        """Send SIGTERM to these, and SIGKILL to those that are still there or frozen."""
         for name in names:
             with suppress(ProcessLookupError):
                 os.killpg(self.processes[name].pid, signal.SIGTERM)
@@ -234,9 +242,9 @@ class Fleet:
 
 @contextmanager
 def fleet(folder: Path, **env: str) -> Iterator[Fleet]:
-    """A fleet that is stopped at the end; its logs are shown when the test fails.
+    """Yield a fleet that is stopped at the end. Its logs are printed if the test fails.
 
-    Without DATABASE_URL it has a database of its own, migrated, in the PostgreSQL of the tests.
+    Without DATABASE_URL it gets its own migrated database in the tests' PostgreSQL.
     """
     is_own = "DATABASE_URL" not in env
     if is_own:

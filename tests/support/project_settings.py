@@ -1,4 +1,4 @@
-"""The settings of a project that has the control plane among its apps, and tasks of its own."""
+"""Settings of a project that includes the control plane and has tasks of its own."""
 
 from controlplane.settings import *  # noqa: F403
 

@@ -1,4 +1,4 @@
-"""Tasks of a Django project, as its code defines them. To be imported when TASKS is set."""
+"""Tasks of a Django project. Import this module only when TASKS is set."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ except ImportError:
 
 
 class OutOfStamps(Exception):
-    """What only this project knows."""
+    """Error that only this project defines."""
 
 
 @task
@@ -58,7 +58,7 @@ def describe(context: TaskContext, word: str) -> dict[str, Any]:
 
 @task(takes_context=True)
 def die_once(context: TaskContext, marks: str) -> dict[str, Any]:
-    """The first attempt takes its worker with it."""
+    """Kill the worker in the first attempt."""
     Path(marks, f"attempt-{context.attempt}").write_text(str(os.getppid()))
     if context.attempt == 1:
         signal.pause()

@@ -1,4 +1,4 @@
-"""Between Django and PostgreSQL: a proxy that cuts a connection at a word, with or without what that word did."""
+"""Proxy between Django and PostgreSQL that cuts a connection at a word, before or after PostgreSQL acts on it."""
 
 import socket
 import threading
@@ -10,11 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class Cut:
-    """Where to cut: at the last of these words, once they have come one after the other over one connection."""
+    """Place of the cut: the last of these words, after the others have come in order over one connection."""
 
     words: tuple[bytes, ...]
     is_done: bool
-    """Whether PostgreSQL hears it, and has done it, when the connection ends."""
+    """True if PostgreSQL receives the last word and acts on it before the connection ends."""
     happened: threading.Event = field(default_factory=threading.Event)
 
     def comes(self, data: bytes) -> bool:
@@ -27,15 +27,19 @@ class Cut:
 
 
 class Proxy:
-    """For the PostgreSQL of an address; its own is `url`."""
+    """Proxy for the PostgreSQL at an address. Its own address is `url`."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._target = unquote(parts.netloc.partition("@")[2].rpartition(":")[0]), parts.port
+        self.lead_to(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"postgresql://postgres@127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
+        self.url = f"postgresql://postgres@127.0.0.1:{self._listener.getsockname()[1]}{urlsplit(url).path}"
         self._cut: Cut | None = None
         self.is_open = True
+
+    def lead_to(self, url: str) -> None:
+        """Lead new connections to another PostgreSQL."""
+        parts = urlsplit(url)
+        self._target = unquote(parts.netloc.partition("@")[2].rpartition(":")[0]), parts.port
 
     def cut(self, *words: str, is_done: bool) -> Cut:
         self._cut = Cut(tuple(word.encode() for word in words), is_done)
@@ -55,7 +59,11 @@ class Proxy:
                 if not self.is_open:
                     client.close()
                     continue
-                server = self._connected()
+                try:
+                    server = self._connected()
+                except OSError:  # PostgreSQL is stopped
+                    client.close()
+                    continue
                 ends, answered = threading.Event(), threading.Event()
                 for carry in (self._there, self._back):
                     threading.Thread(target=carry, args=(client, server, ends, answered), daemon=True).start()
@@ -98,8 +106,35 @@ class Proxy:
         with suppress(OSError):
             while chunk := server.recv(1 << 20):
                 if ends.is_set():
-                    answered.set()  # it is done, and nobody hears of it
+                    answered.set()  # PostgreSQL has acted, and the answer is dropped
                     return
                 client.sendall(chunk)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
+
+
+class SilencingProxy(Proxy):
+    """Proxy that goes silent on existing connections. New ones work."""
+
+    generation = 0
+
+    def silence(self) -> None:
+        self.generation += 1
+
+    def _there(
+        self, client: socket.socket, server: socket.socket, ends: threading.Event, answered: threading.Event
+    ) -> None:
+        self._carry(client, server)
+
+    def _back(
+        self, client: socket.socket, server: socket.socket, ends: threading.Event, answered: threading.Event
+    ) -> None:
+        self._carry(server, client)
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        generation = self.generation
+        with suppress(OSError), source:
+            while chunk := source.recv(1 << 16):
+                if generation == self.generation:  # otherwise the data is acknowledged and dropped
+                    target.sendall(chunk)
+            target.shutdown(2)

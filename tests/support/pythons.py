@@ -1,4 +1,4 @@
-"""Other Pythons of this machine, and environments of their own for what is not locked."""
+"""Other Pythons of this machine, and separate environments for packages that are not locked."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ def _is_fit(python: str) -> bool:
 
 
 def _pythons() -> Iterator[str]:
-    """Those that may be there, this one first."""
+    """Yield the Pythons that may exist, this one first."""
     yield sys.executable
     names = [f"python3.{minor}" for minor in (14, 13, 12)]
     yield from filter(None, map(shutil.which, [*names, "python3"]))
@@ -24,9 +24,9 @@ def _pythons() -> Iterator[str]:
 
 
 def make_environment(folder: Path, *packages: str) -> str:
-    """The Python, from 3.12 to 3.14, of a new environment in `folder`, with what pip makes of these arguments.
+    """Create an environment in `folder` with these arguments of pip, and return its Python (3.12 to 3.14).
 
-    Raises LookupError when there is no such Python, or the packages cannot be had.
+    Raise LookupError if there is no such Python, or the packages are not available.
     """
     if (python := next(filter(_is_fit, _pythons()), None)) is None:
         raise LookupError("there is no Python from 3.12 on")

@@ -1,4 +1,4 @@
-"""What the database was asked."""
+"""Queries that the database received."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 
 class CapturedQueries(CaptureQueriesContext):
-    """Without what a connection prepares the first time: whether that is now depends on the tests before."""
+    """Captured queries without PREPARE statements, which depend on the tests before."""
 
     @property
     def captured_queries(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A control plane that answers what a test says, over real HTTP."""
+"""Scripted control plane over real HTTP."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class Call:
     query: dict[str, list[str]]
     body: Any
     headers: dict[str, str]
+    connection: int
+    """Port of the caller, which identifies the connection."""
 
 
 @dataclass
 class Say:
-    """An answer; None instead of one closes the connection without."""
+    """Answer to send. Without an answer the connection is closed."""
 
     status: int
     body: Any
@@ -36,8 +38,11 @@ def problem(status: int, code: str, detail: str = "no", *, retry_after: str = ""
 
 
 class Scripted:
-    """`answers[method, path]` is called for each call, `path` from behind /api/v1; or it is a list to be used up, of
-    which the last stays."""
+    """Server with scripted answers.
+
+    `answers[method, path]` is called for each call, with `path` after /api/v1. It may also be a list, whose last item
+    is repeated.
+    """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -74,7 +79,14 @@ class Scripted:
                 content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 address = urlsplit(self.path.removeprefix("/api/v1"))
                 body = json.loads(content) if content else None
-                call = Call(self.command, address.path, parse_qs(address.query), body, dict(self.headers))
+                call = Call(
+                    self.command,
+                    address.path,
+                    parse_qs(address.query),
+                    body,
+                    dict(self.headers),
+                    self.client_address[1],
+                )
                 reply = plane.answer(call)
                 if reply is None:
                     self.close_connection = True
@@ -87,7 +99,7 @@ class Scripted:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_POST = exchange
+            do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = exchange
 
             def log_message(self, *_: Any) -> None:
                 pass

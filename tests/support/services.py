@@ -1,4 +1,4 @@
-"""Real servers of other makers, for the shape of many machines. Skipped with the reason where they are missing."""
+"""Real servers of other vendors. Tests are skipped with the reason if one is missing."""
 
 import os
 import pwd
@@ -9,12 +9,14 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
+import psycopg
+
 from tests.support.missing import skip_without
 from tests.support.processes import eventually, free_port
 
 
 def program(name: str, *places: Path) -> str:
-    """Where a program is. Skips the test, or fails it where everything is required."""
+    """Return the path of a program. Skip the test if it is missing, or fail it if REQUIRE_ALL is set."""
     path = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *map(str, places)]))
     if path is None:
         skip_without(f"{name} is not installed")
@@ -22,7 +24,7 @@ def program(name: str, *places: Path) -> str:
 
 
 class Redis:
-    """A Redis of its own, which may be stopped and started; its queues are lost each time, unless it is durable."""
+    """Redis server that can be stopped and started. It loses its queues each time, unless it is durable."""
 
     def __init__(self, folder: Path, *, is_durable: bool = False) -> None:
         self.folder, self.port = folder, free_port()
@@ -50,21 +52,23 @@ class Redis:
 
 
 class RabbitMQ:
-    """A RabbitMQ of its own, a node that nobody else knows."""
+    """RabbitMQ node of its own. `settings` are those of its application `rabbit`, in Erlang."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder, self.port = folder, free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
-        # What the path has is a wrapper that runs the node as another user, in folders that are the machine's.
+        # The program in PATH is a wrapper that runs the node as another user, in system folders.
         packaged = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
         wrapper = program("rabbitmq-server", Path("/usr/sbin"))
         self.program = str(packaged) if packaged.exists() else wrapper
+        (folder / "advanced.config").write_text(f"[{{rabbit, [{settings}]}}].")
         names = free_port()
         self.env = {
             **os.environ,
-            "HOME": str(folder),  # of the cookie
+            "HOME": str(folder),  # for the cookie
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(names),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
@@ -78,7 +82,7 @@ class RabbitMQ:
     def __enter__(self) -> Self:
         log = self.folder / "rabbitmq.log"
         with log.open("wb") as output:
-            # Its name server first: one that it starts by itself outlives it.
+            # Start the name server first: one that the node starts would outlive it.
             self.started = [
                 subprocess.Popen(command, env=self.env, stdout=output, stderr=output, start_new_session=True)
                 for command in ([program("epmd")], [self.program])
@@ -97,12 +101,12 @@ class RabbitMQ:
 
 
 class Postgresql:
-    """A PostgreSQL as an administrator would install it, reached over TCP, which may be stopped and started."""
+    """PostgreSQL as an administrator would install it, over TCP. It can be stopped and started."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Path | None = None) -> None:
         self.initdb = program("initdb", *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
-        # Not in a folder of pytest's: each run closes those for others, and PostgreSQL runs as another user than root.
-        self.data, self.port = Path(tempfile.mkdtemp(prefix="controlplane-postgresql-")), free_port()
+        # Not in pytest's folder: it is closed to other users, and PostgreSQL runs as another user than root.
+        self.data, self.port = Path(tempfile.mkdtemp(prefix="controlplane-postgresql-", dir=place)), free_port()
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self.options: dict[str, str] = {}
 
@@ -127,11 +131,73 @@ class Postgresql:
             shutil.chown(self.data, owner)
             self.options = {"user": owner}
         self.data.chmod(0o700)
-        settings = ["--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync"]
-        self.run(self.initdb, *settings, "-D", str(self.data))
+        self.create()
         self.start()
         return self
 
+    def create(self) -> None:
+        settings = ["--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync"]
+        self.run(self.initdb, *settings, "-D", str(self.data))
+
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if (self.data / "postmaster.pid").exists():
+            self.stop()
         shutil.rmtree(self.data, ignore_errors=True)
+
+
+class Standby(Postgresql):
+    """Streaming standby of another PostgreSQL."""
+
+    def __init__(self, primary: Postgresql) -> None:
+        super().__init__()
+        self.primary = primary
+
+    def create(self) -> None:
+        source = ["-h", "127.0.0.1", "-p", str(self.primary.port), "-U", "postgres"]
+        self.run(
+            str(Path(self.initdb).resolve().parent / "pg_basebackup"),
+            *source,
+            "-D",
+            str(self.data),
+            "-c",
+            "fast",
+            "-R",
+            "-N",
+        )
+
+    def promote(self) -> None:
+        self.control("promote")
+
+
+class PgBouncer:
+    """PgBouncer in transaction mode in front of a PostgreSQL."""
+
+    def __init__(self, folder: Path, postgresql: Postgresql) -> None:
+        self.program, self.port, self.folder = program("pgbouncer", Path("/usr/sbin")), free_port(), postgresql.data
+        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        self.log, self.options = folder / "pgbouncer.log", postgresql.options
+        self.settings = postgresql.data / "pgbouncer.ini"
+        self.settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={postgresql.port} user=postgres\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            "auth_type = any\nadmin_users = postgres\npool_mode = transaction\nmax_client_conn = 500\n"
+        )
+        self.settings.chmod(0o644)
+
+    def order(self, words: str) -> None:
+        """Give an order on PgBouncer's console."""
+        url = f"postgresql://postgres@127.0.0.1:{self.port}/pgbouncer"
+        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as console:
+            console.execute(words)
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [self.program, str(self.settings)], cwd="/", stdout=output, stderr=output, **self.options
+            )
+        eventually(lambda: "process up" in self.log.read_text(), why="PgBouncer is up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(10)

@@ -1,5 +1,7 @@
-"""A scheduler on a machine whose clock is wrong: `python -m tests.support.skewed_beat SECONDS`, or `back`: after two
-seconds it is set back by an hour."""
+"""Scheduler on a machine with a wrong clock: `python -m tests.support.skewed_beat SECONDS`, or `back`.
+
+With `back` the clock is set back by an hour after two seconds.
+"""
 
 import sys
 import time

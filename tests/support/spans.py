@@ -1,4 +1,4 @@
-"""Spans, as OpenTelemetry's SDK records them; and, as a program, an agent that writes its own to the file SPANS."""
+"""Spans recorded by OpenTelemetry's SDK. As a program, an agent that writes its spans to the file SPANS."""
 
 import importlib.util
 import json
@@ -10,13 +10,13 @@ from tests.support.missing import skip_without
 
 
 def require_sdk() -> None:
-    """Skips the test where it is not installed, or fails it where everything is required."""
+    """Skip the test if the SDK is missing, or fail it if REQUIRE_ALL is set."""
     if tracing.api is None or importlib.util.find_spec("opentelemetry.sdk") is None:
         skip_without("opentelemetry-sdk is not installed")
 
 
 def record(exporter):
-    """A provider whose spans go to this exporter as soon as they end."""
+    """Return a provider that passes spans to this exporter when they end."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 

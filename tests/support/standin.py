@@ -1,4 +1,4 @@
-"""A scripted control plane that speaks the contract, and an agent process to set on it."""
+"""Scripted control plane that follows the contract, and an agent process to test with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 
 
 def eventually(condition: Callable[[], Any], what: str = "it", within: float = DEADLINE) -> Any:
-    """Poll until `condition()` is truthy; returns it."""
+    """Poll until `condition()` is true, and return its result."""
     until = time.monotonic() + within
     while not (result := condition()):
         assert time.monotonic() < until, f"{what} did not happen within {within} s"
@@ -43,16 +43,24 @@ class Refuse(Exception):
         self.body = {"type": "about:blank", "title": "no", "status": status, "detail": detail, "code": code, **more}
 
 
+class Foreign(Exception):
+    """Answer of another server, such as a proxy in front of the control plane."""
+
+    def __init__(self, status: int, kind: str, content: bytes) -> None:
+        self.status, self.kind, self.content = status, kind, content
+
+
 class ControlPlane:
-    """`script[call]` is called with the body before the default answer; it may raise Refuse or return an answer."""
+    """Scripted control plane. `script[call]` gets the body first, and may raise Refuse or return an answer."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.reports: list[dict[str, Any]] = []  # in the order in which they were accepted
+        self.reports: list[dict[str, Any]] = []  # in the order of acceptance
         self.registrations: list[str] = []
+        self.tokens: set[str] = set()  # tokens of calls
         self.pending: list[dict[str, Any]] = []
         self.claims: dict[str, list[dict[str, Any]]] = {}
-        self.heartbeat: dict[str, Any] = {}  # what differs from the default answer
+        self.heartbeat: dict[str, Any] = {}  # overrides of the default answer
         self.config: dict[str, Any] = {"heartbeat_interval_seconds": 0.1, "timeout_seconds": 2.0}
         self.fence_after: float | None = 60.0
         self.down = False
@@ -73,7 +81,7 @@ class ControlPlane:
     def submit(
         self, action: dict[str, Any] | str, payload: Any = None, timeout: float | None = None, **job_fields: Any
     ) -> str:
-        """A job to claim; a text is a local script. Returns the attempt's id."""
+        """Add a job to claim, and return the attempt's id. A text is a local script."""
         if isinstance(action, str):
             action = {"type": "script", "runner": "local", "command": action}
         attempt = str(uuid.uuid4())
@@ -95,7 +103,7 @@ class ControlPlane:
             return final_reports[-1] if final_reports else None
 
     def states(self) -> list[str]:
-        """The states said in heartbeats, repetitions left out."""
+        """Return the states in heartbeats, without repetitions."""
         with self.lock:
             states = [body.get("state") for call, body in self.calls if call == "heartbeat"]
         return [str(state) for n, state in enumerate(states) if n == 0 or states[n - 1] != state]
@@ -147,8 +155,9 @@ class ControlPlane:
 
     def _claims(self, body: dict[str, Any]) -> dict[str, Any]:
         if body["request_id"] not in self.claims:
-            self.claims[body["request_id"]] = self.pending[: body["limit"]]
-            del self.pending[: body["limit"]]
+            most = body["limit"] + body.get("ahead", 0)
+            self.claims[body["request_id"]] = self.pending[:most]
+            del self.pending[:most]
         return {"attempts": self.claims[body["request_id"]]}
 
     def _reports(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -176,16 +185,20 @@ class ControlPlane:
                 self.respond(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
             def respond(self, body: dict[str, Any]) -> None:
+                plane.tokens.add(self.headers.get("Authorization", "").removeprefix("Bearer "))
                 if plane.down:
                     self.close_connection = True
                     return
                 kind = "application/json"
+                answer: Any
                 try:
                     assert self.path.startswith("/api/v1/")
                     status, answer = plane.answer(self.path, body)
                 except Refuse as refused:
                     status, answer, kind = refused.status, refused.body, "application/problem+json"
-                data = json.dumps(answer).encode()
+                except Foreign as foreign:
+                    status, answer, kind = foreign.status, foreign.content, foreign.kind
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
@@ -199,7 +212,7 @@ class ControlPlane:
 
 
 class Agent:
-    """`python -m controlplane.agent` in a process of its own."""
+    """Agent in a separate process: `python -m controlplane.agent`."""
 
     def __init__(self, plane: ControlPlane, folder: Path, *arguments: str) -> None:
         self.log_file = folder / f"agent-{uuid.uuid4().hex[:6]}.log"
@@ -213,10 +226,10 @@ class Agent:
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
         }
         command = [sys.executable, "-m", "controlplane.agent", "--url", plane.url, "--poll", "0.05", "--name", "a/1"]
-        command += ["--runtimes", ""]  # whatever this machine has
+        command += ["--runtimes", ""]  # independent of this machine
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
-                [*command, "--concurrency", "4", "--log-level", "debug", *arguments],
+                [*command, "--concurrency", "4", "--log-level", "debug", "--no-fast-recovery", *arguments],
                 env=self.environment,
                 stderr=log,
                 cwd=folder,

@@ -1,4 +1,4 @@
-"""Taking a row where a test wants it, by the transitions that the database allows."""
+"""Moving a row to a state through transitions that the database allows."""
 
 from liveness import states
 from liveness.models import Server
@@ -6,7 +6,7 @@ from liveness.states import ServerState
 
 
 def way_to(table, start, goal):
-    """The shortest legal way from one state to another."""
+    """Return the shortest legal path from one state to another."""
     ways = [[start]]
     for way in ways:
         if way[-1] == goal:
@@ -16,7 +16,7 @@ def way_to(table, start, goal):
 
 
 def put(server, state):
-    """Take a server to a state, as the database allows it."""
+    """Move a server to a state, as the database allows it."""
     for onward in way_to(states.TRANSITIONS, ServerState(server.state), state)[1:]:
         Server.objects.filter(pk=server.pk).update(state=onward)
     server.refresh_from_db()

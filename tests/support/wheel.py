@@ -1,4 +1,4 @@
-"""The wheel, built once in a run, and installed into virtual environments of its own."""
+"""Wheel that is built once per run, and installed into separate virtual environments."""
 
 import atexit
 import importlib.util
@@ -25,7 +25,7 @@ OF_AGENTS = ("psutil", "structlog", "urllib3")
 
 @cache
 def build() -> Path:
-    """The wheel of these sources. Skips the test, or fails it where everything is required."""
+    """Build the wheel. Skip the test if that is impossible, or fail it if REQUIRE_ALL is set."""
     if importlib.util.find_spec("hatchling") is None:
         skip_without("hatchling is not installed")
     folder = Path(tempfile.mkdtemp(prefix="controlplane-wheel-"))
@@ -35,9 +35,9 @@ def build() -> Path:
 
 
 def install(folder: Path, *, only: tuple[str, ...] = ()) -> Path:
-    """The programs of a fresh environment with the wheel; of our own packages it has all, or `only` some."""
+    """Return the programs of a new environment with the wheel. It has all of our packages, or `only` some."""
     venv.create(folder, symlinks=True)
-    # Without what pip needs and nobody else: a Python that says where to install, and a wheel.
+    # Install without what only pip needs: the Python to install into, and the wheel, are given.
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     run(*pip, "--no-deps", "--no-index", "--no-compile", str(build()))
     site = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
@@ -60,7 +60,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 class Running:
-    """A program in the folder `work`, and all that it has printed."""
+    """Program running in the folder `work`, with all its output."""
 
     def __init__(self, *command: str, home: Path, **more: str) -> None:
         self.process = subprocess.Popen(

@@ -1,11 +1,11 @@
-"""Where a process of the control plane finds itself."""
+"""Addresses at which a process of the control plane reaches itself."""
 
 import socket
 
 import psutil
 import pytest
 
-from controlplane.agent.client import Unreachable
+from controlplane.agent.api.client import Unreachable
 from controlplane.observability.address import build_own_client, first_allowed_host, reachable_host
 from tests.support.standin import ControlPlane
 
@@ -34,7 +34,7 @@ def test_a_process_calls_itself_by_a_name_under_which_django_answers(settings, n
 
 
 class Listening(psutil.Process):
-    """This process, with these sockets alone: others of the test run may listen as well."""
+    """Process with only these sockets, because other tests of the run may listen too."""
 
     sockets = ()
 

@@ -1,4 +1,4 @@
-"""The audit of known vulnerabilities: what fails `make lint`, and what is merely not known."""
+"""Audit of known vulnerabilities: some findings fail `make lint`, others are only reported as unknown."""
 
 import json
 import runpy
@@ -19,22 +19,22 @@ UNKNOWN = {"name": "kombu", "skip_reason": "Dependency not found on PyPI and cou
     ("packages", "vulnerabilities", "unknown"),
     [
         ([WELL], [], None),
-        ([WELL, BAD], ["urllib3 1.0: CVE-2030-1, mended in 2.0"], None),
+        ([WELL, BAD], ["urllib3 1.0: CVE-2030-1, fixed in 2.0"], None),
         ([WELL, UNKNOWN], [], f"1 of 2 packages: {UNKNOWN['skip_reason']}"),
-        ([BAD, UNKNOWN], ["urllib3 1.0: CVE-2030-1, mended in 2.0"], f"1 of 2 packages: {UNKNOWN['skip_reason']}"),
+        ([BAD, UNKNOWN], ["urllib3 1.0: CVE-2030-1, fixed in 2.0"], f"1 of 2 packages: {UNKNOWN['skip_reason']}"),
     ],
 )
-def test_a_vulnerability_fails_and_what_could_not_be_looked_up_is_said(packages, vulnerabilities, unknown):
+def test_a_vulnerability_fails_and_packages_that_were_not_checked_are_named(packages, vulnerabilities, unknown):
     assert judge(json.dumps({"dependencies": packages, "fixes": []}), "") == (vulnerabilities, unknown)
 
 
 @pytest.mark.parametrize("output", ["", "no JSON", "[]", "{}"])
-def test_where_the_advisories_cannot_be_reached_the_reason_is_said(output):
+def test_the_reason_is_printed_if_the_advisories_cannot_be_reached(output):
     assert judge(output, "WARNING: trying\nERROR: Could not connect to PyPI\n") == (
         [],
         "ERROR: Could not connect to PyPI",
     )
-    assert judge(output, "") == ([], "pip-audit says nothing")
+    assert judge(output, "") == ([], "pip-audit printed nothing")
 
 
 def test_it_is_part_of_make_lint_and_locked():

@@ -1,4 +1,4 @@
-"""BEHIND_TLS=1: a proxy in front speaks TLS, and nothing but the probes is answered without."""
+"""BEHIND_TLS=1: a proxy in front speaks TLS, and only the probes are answered without TLS."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def run_behind_tls(data_dir, script=SCRIPT, **variables):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """What is answered in a process that is behind TLS, and in which `check --deploy` finds nothing."""
+    """Return the answers of a process behind TLS in which `check --deploy` finds nothing."""
     done = run_behind_tls(tmp_path_factory.mktemp("tls"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -56,7 +56,7 @@ def test_the_probes_are_answered_and_everything_else_is_sent_to_https(answers):
         assert headers["Location"].startswith("https://control.example/")
 
 
-def test_cookies_are_secure_and_bound_to_the_host_and_the_browser_is_told_to_stay(answers):
+def test_cookies_are_secure_and_bound_to_the_host_and_hsts_is_sent(answers):
     status, headers, cookies = answers[3]
     assert status == 200
     assert headers["Strict-Transport-Security"].startswith("max-age=31536000")
@@ -68,12 +68,15 @@ def test_cookies_are_secure_and_bound_to_the_host_and_the_browser_is_told_to_sta
 HSTS = "from controlplane import settings; print(settings.SECURE_HSTS_SECONDS)"
 
 
-def test_for_how_long_browsers_stay_with_tls_can_be_said(tmp_path):
+def test_the_time_that_browsers_stay_with_tls_can_be_set(tmp_path):
     assert run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="3600").stdout == "3600\n"
     assert run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="0").stdout == "0\n"
     refused = run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="1h")
     assert refused.returncode == 1
-    assert refused.stderr == "HSTS_SECONDS: '1h' is no whole number of seconds, for which browsers stay with TLS.\n"
+    assert (
+        refused.stderr
+        == "HSTS_SECONDS: '1h' is not a whole number of seconds. It sets how long browsers insist on TLS.\n"
+    )
 
 
 CHECK = """

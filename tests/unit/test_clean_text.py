@@ -1,4 +1,4 @@
-"""No line of a log can be forged, and none carries an escape code."""
+"""Log lines cannot be forged, and contain no escape codes."""
 
 import io
 import logging
@@ -9,6 +9,8 @@ from django.conf import settings
 
 from controlplane.agent import clean_text
 from controlplane.agent.__main__ import main
+from controlplane.agent.celery.heart.logs import configure_logging
+from controlplane.standalone.output import ProcessOutput
 
 FORGED = "x\n2026-01-01T00:00:00Z [warning  ] Server one disconnected"
 CODES = ["\x1b[2J", "\r", "\x7f", "\x9b31m", "\u2028", "\u202e", "\0"]
@@ -16,7 +18,7 @@ CODES = ["\x1b[2J", "\r", "\x7f", "\x9b31m", "\u2028", "\u202e", "\0"]
 
 @pytest.fixture
 def log_of_control_plane():
-    """Logs with our own formatter: the lines that one event is."""
+    """Log with the control plane's formatter, and return the lines of an event."""
     options = {key: value for key, value in settings.LOGGING["formatters"]["lines"].items() if key != "()"}
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -33,11 +35,11 @@ def log_of_control_plane():
 
 @pytest.fixture
 def log_of_agent(monkeypatch, capsys):
-    """Logs as an agent does: the lines that one event is."""
+    """Log as an agent does, and return the lines of an event."""
     before = structlog.get_config()
 
     def logged(log):
-        assert main(["--url", "nowhere", "--token", "x"]) == 2  # it has set its log up by then
+        assert main(["--url", "nowhere", "--token", "x"]) == 2  # this sets up the log
         capsys.readouterr()
         log(structlog.get_logger(), None)
         return capsys.readouterr().err.removesuffix("\n").split("\n")
@@ -46,7 +48,21 @@ def log_of_agent(monkeypatch, capsys):
     structlog.configure(**before)
 
 
-@pytest.fixture(params=["log_of_control_plane", "log_of_agent"])
+@pytest.fixture
+def log_of_heart(capsys):
+    """Log as the process beside a Celery worker does, and return the lines of an event."""
+    before = structlog.get_config()
+
+    def logged(log):
+        configure_logging(logging.INFO)
+        log(structlog.get_logger(), None)
+        return capsys.readouterr().err.removesuffix("\n").split("\n")
+
+    yield logged
+    structlog.configure(**before)
+
+
+@pytest.fixture(params=["log_of_control_plane", "log_of_agent", "log_of_heart"])
 def logged(request):
     return request.getfixturevalue(request.param)
 
@@ -76,6 +92,12 @@ def test_no_line_of_a_traceback_looks_like_an_event(logged, evil):
     assert first.isprintable() and "It failed" in first
     assert any("ValueError" in line for line in others)
     assert all(line.startswith("    ") and line.isprintable() for line in others)
+
+
+def test_standalone_prints_no_control_characters_of_its_parts_but_tabs(capsys):
+    ProcessOutput(["worker-1"], unread=lambda: None).show("worker-1", "a\tb" + "".join(set(CODES) - {"\r", "\u2028"}))
+    [line] = capsys.readouterr().out.removesuffix("\n").split("\n")
+    assert line.replace("\t", "").isprintable() and "a\tb" in line and r"\x1b[2J" in line
 
 
 @pytest.mark.parametrize("text", ["", "worker-1", "é \U0001f600 العربية", "a\\nb"])

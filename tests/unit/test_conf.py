@@ -1,4 +1,4 @@
-"""The settings: typed, from Django or the environment, and checked all at once."""
+"""Settings: typed, from Django or the environment, and checked all at once."""
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -22,7 +22,7 @@ JOB_DEFAULTS = {
 
 @pytest.fixture(autouse=True)
 def given(settings, monkeypatch):
-    """Sets LIVENESS or JOBS, and the environment; the settings are read anew."""
+    """Set LIVENESS or JOBS and the environment, and read the settings again."""
 
     def given(name="LIVENESS", environ=(), **values):
         for key, value in dict(environ).items():
@@ -116,12 +116,12 @@ def test_an_unknown_name_in_the_environment_is_refused_with_what_is_probably_mea
 
 
 @pytest.mark.parametrize("key", ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "X_PORT_80_TCP"])
-def test_what_kubernetes_says_of_a_service_called_like_our_settings_is_not_ours(given, key):
+def test_variables_of_kubernetes_for_a_service_named_like_our_settings_are_ignored(given, key):
     given("JOBS", environ={f"JOBS_{key}": "tcp://10.0.0.1:80", "JOBS": "x", "LIVENESSX_TIMOUT": "1"})
     assert list_problems(jobs_checks) == list_problems(liveness_checks) == []
 
 
-def test_a_misspelt_key_of_the_settings_says_what_is_probably_meant(given):
+def test_a_misspelt_key_gets_a_hint_to_the_right_one(given):
     given("JOBS", MAX_RESUBMISSION=1)
     assert 'JOBS["MAX_RESUBMISSION"] is not a setting; MAX_RESUBMISSIONS is' in list_problems(jobs_checks)[0][1]
 
@@ -177,7 +177,7 @@ def test_values_at_the_limit_are_sound(given, values):
 
 
 @pytest.mark.parametrize(("timeout", "expected"), [(39.9, ["E004"]), (40, ["W001"]), (59.9, ["W001"]), (60, [])])
-def test_a_timeout_of_two_beats_is_the_least_and_of_three_the_least_without_a_warning(given, timeout, expected):
+def test_a_timeout_of_two_heartbeats_is_the_minimum_and_below_three_warns(given, timeout, expected):
     given(TIMEOUT=timeout, HEARTBEAT_INTERVAL=20, INTERVAL=5)
     assert ids(liveness_checks) == expected
 
@@ -193,9 +193,7 @@ def test_a_timeout_of_two_beats_is_the_least_and_of_three_the_least_without_a_wa
     ],
     ids=str,
 )
-def test_an_outage_counts_for_two_heartbeats_or_a_check_and_no_longer_than_the_timeout_has_room_for(
-    given, values, window
-):
+def test_an_outage_counts_for_two_heartbeats_or_a_check_within_the_timeout(given, values, window):
     given(**values)
     assert witness_window() == window
 
@@ -222,7 +220,7 @@ def test_disabled_is_worth_a_warning(given):
     assert ids(liveness_checks) == ["W002"]
 
 
-def test_all_problems_are_told_together(given):
+def test_all_problems_are_reported_together(given):
     given(INTERVAL=0, INITIAL_DELAY=-1, TIMEOUT=1, STALENESS_MULTIPLIER=1, ENABLED=False)
     assert set(ids(liveness_checks)) == {"E002", "E003", "E004", "E005", "W002"}
     given(TIMEOUT="soon", INTERVAL="x", NONSENSE=1)
@@ -234,3 +232,35 @@ def test_all_problems_are_told_together(given):
 def test_a_value_that_cannot_be_read_hides_no_other_problem(given):
     given(ENABLED="maybe", STALENESS_MULTIPLIER=1)
     assert set(ids(liveness_checks)) == {"E001", "E005"}
+
+
+def overridden():
+    return [message.msg for message in jobs_checks.check_overridden_settings()]
+
+
+def test_a_setting_that_the_environment_overrides_with_another_value_is_a_warning(given):
+    given(TIMEOUT="45s", environ={"LIVENESS_TIMEOUT": "60s"})
+    assert overridden() == [
+        "LIVENESS[\"TIMEOUT\"] is '45s' and is not used: the environment variable LIVENESS_TIMEOUT=60s wins."
+    ]
+    assert liveness().timeout == 60
+
+
+def test_the_same_value_in_both_places_is_no_warning(given):
+    given(TIMEOUT=60, environ={"LIVENESS_TIMEOUT": "1m"})
+    assert overridden() == []
+
+
+def test_a_secret_that_the_environment_overrides_is_not_shown(given):
+    given(SIGNING_KEY="one-secret-of-the-project", environ={"LIVENESS_SIGNING_KEY": "another-secret"})
+    [sentence] = overridden()
+    assert "LIVENESS_SIGNING_KEY" in sentence and "secret-of" not in sentence and "another-secret" not in sentence
+
+
+def test_an_address_of_the_console_that_the_environment_overrides_is_a_warning(given, settings):
+    settings.CONSOLE_URL = "https://one.example"
+    given(environ={"CONSOLE_URL": "https://two.example/"})
+    [sentence] = overridden()
+    assert "https://one.example" in sentence and "https://two.example/" in sentence
+    given(environ={"CONSOLE_URL": "https://one.example/"})
+    assert overridden() == []

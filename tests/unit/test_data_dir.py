@@ -1,10 +1,10 @@
-"""The data directory is where its user expects it, and only who begins an installation makes one."""
+"""The data directory is where its user expects it, and only commands that start an installation create one."""
 
 from pathlib import Path
 
 import pytest
 
-from controlplane.agent import environment
+from controlplane.agent.processes import environment
 from controlplane.embedded import data_dir, postgres, secret_key
 
 
@@ -30,7 +30,7 @@ def test_what_is_installed_uses_the_users_own(home, installed, monkeypatch):
     assert data_dir.find_data_dir() == home / ".local" / "share" / "controlplane"
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     assert data_dir.find_data_dir() == home / "data" / "controlplane"
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # which is to be ignored, says the specification
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the specification ignores relative paths
     assert data_dir.find_data_dir() == home / ".local" / "share" / "controlplane"
 
 
@@ -54,9 +54,9 @@ def test_the_option_without_a_directory_is_refused(words):
 
 
 @pytest.mark.parametrize("command", ["create_token", "shell", "check_liveness"])
-def test_a_command_that_begins_nothing_makes_no_directory_and_says_what_to_do(home, installed, command):
+def test_other_commands_create_no_directory_and_print_what_to_do(home, installed, command):
     with (
-        pytest.raises(SystemExit, match="Begin with `standalone` or `migrate`"),
+        pytest.raises(SystemExit, match="Run `standalone` or `migrate` first"),
         postgres.database_for_command(["controlplane", command]),
     ):
         pass
@@ -76,7 +76,7 @@ def test_a_directory_without_a_database_gets_none_by_such_a_command_either(home,
 
 def test_a_given_database_and_key_need_no_directory(home, installed, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
-    monkeypatch.setenv("SECRET_KEY", "of this installation")
+    monkeypatch.setenv("SECRET_KEY", "of this installation" * 2)
     with postgres.database_for_command(["controlplane", "migrate"]):
         pass
     assert list(home.iterdir()) == []

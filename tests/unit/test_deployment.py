@@ -1,6 +1,7 @@
-"""What stands in deploy/ agrees with the settings, with the code, and with itself."""
+"""The files in deploy/ agree with the settings, with the code, and with each other."""
 
 import argparse
+import ipaddress
 import re
 import shlex
 import subprocess
@@ -17,8 +18,11 @@ from django.core.management import get_commands
 from django.urls import resolve
 from granian.cli import cli as granian_command
 
-from controlplane.agent.memory import parse_size
-from controlplane.agent.options import VERSION, build_parser
+from controlplane.agent.command_line import build_parser
+from controlplane.agent.fitness.memory import parse_size
+from controlplane.agent.options import VERSION
+from controlplane.agent.runners.pods import PodRunner
+from controlplane.standalone.parts import SERVING
 from jobs.states import JobState
 from liveness.conf import LivenessSettings
 from tests.support.processes import ROOT
@@ -26,7 +30,7 @@ from tests.support.processes import ROOT
 DEPLOY = ROOT / "deploy"
 GRACE = LivenessSettings.termination_grace_period
 LAST_WORDS = 20
-"""Seconds that a worker has after its grace period to kill what is left and to be heard."""
+"""Seconds that a worker has after its grace period to kill its processes and report that."""
 OWN_PROGRAMS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
 UID = 10001
 
@@ -42,7 +46,7 @@ def compose():
 
 @pytest.fixture(scope="module")
 def kubernetes():
-    """Each object of the base and of the autoscaler, by its kind and name."""
+    """Return each object of the base and of the autoscaler by its kind and name."""
     folders = [DEPLOY / "kubernetes" / name for name in ("base", "autoscaling")]
     listed = {folder / name for folder in folders for name in documents(folder / "kustomization.yaml")[0]["resources"]}
     documents_found = [document for path in sorted(listed) if path.is_file() for document in documents(path)]
@@ -67,7 +71,7 @@ def units():
 
 
 def read_unit(path):
-    """The settings of a unit; none is there twice."""
+    """Return the settings of a unit. None occurs twice."""
     lines = [line for line in path.read_text().splitlines() if "=" in line and not line.startswith("#")]
     pairs = [line.split("=", 1) for line in lines]
     assert len({name for name, _ in pairs}) == len(pairs), path
@@ -76,7 +80,7 @@ def read_unit(path):
 
 @pytest.fixture(scope="module")
 def commands(compose, pods, units):
-    """Every command that anything in deploy/ runs, by where it stands."""
+    """Return every command that a file in deploy/ runs, by its place."""
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     by_place = {"image": yaml.safe_load(re.search(r"^CMD (\[.*\])$", dockerfile, re.MULTILINE)[1])}
     by_place |= {f"compose {name}": s["command"] for name, s in compose.items() if "build" in s and "command" in s}
@@ -104,7 +108,7 @@ def test_a_kustomization_names_files_that_are_there_and_leaves_none_out(path):
 def test_every_command_is_understood_by_the_program_that_it_names(commands):
     for where, (program, *arguments) in commands.items():
         check_command(where, program, arguments)
-    # Nothing is left out: whatever there is of one kind is there of each.
+    # Each deployment runs the same kinds of commands.
     for place in ("compose", "kubernetes", "systemd"):
         assert {f"{place} {part}" for part in ("migrate", "executor", "beat")} <= set(commands)
 
@@ -115,7 +119,12 @@ def check_command(where, program, arguments):
         check_command(where, "controlplane", line.split())
     elif program == "granian":
         parsed = granian_command.make_context("granian", list(arguments)).params
-        assert (str(parsed["interface"]), parsed["port"], parsed["workers"]) == ("rsgi", 8000, 1), where
+        serving = granian_command.make_context("granian", [*SERVING, "app"]).params
+        own = {"app", "host", "port", "workers_kill_timeout"}
+        assert {name: value for name, value in parsed.items() if name not in own} == {
+            name: value for name, value in serving.items() if name not in own
+        }, f"{where}: every place that starts granian gives it the same options"
+        assert parsed["port"] == 8000, where
         assert parsed["app"] == "controlplane.web:application", where
     elif program == "celery":
         at = next(index for index, word in enumerate(arguments) if word in celery_command.commands)
@@ -167,13 +176,13 @@ def test_the_probes_ask_for_what_is_there_under_a_name_that_is_allowed(kubernete
     assert compose["web"]["ports"][0].endswith(":8000")
 
 
-def test_whoever_calls_by_a_name_may(kubernetes, compose):
+def test_every_caller_may_reach_the_names_it_calls(kubernetes, compose):
     allowed = kubernetes["ConfigMap", "controlplane"]["data"]["ALLOWED_HOSTS"].split(",")
     (rule,) = kubernetes["Ingress", "controlplane"]["spec"]["rules"]
     assert rule["host"] == allowed[0]
     assert rule["http"]["paths"][0]["backend"]["service"] == {"name": "controlplane-web", "port": {"name": "http"}}
     assert kubernetes["Ingress", "controlplane"]["spec"]["tls"][0]["hosts"] == [rule["host"]]
-    # BEHIND_TLS sends everybody else to https, workers too.
+    # BEHIND_TLS redirects every client to https, including workers.
     assert kubernetes["ConfigMap", "controlplane"]["data"]["BEHIND_TLS"] == "1"
     assert kubernetes["ConfigMap", "worker"]["data"]["CONTROLPLANE_URL"] == f"https://{rule['host']}"
     assert ":-http://web:8000}" in compose["worker-1"]["environment"]["CONTROLPLANE_URL"]
@@ -199,7 +208,7 @@ def test_a_web_process_has_left_the_service_and_ended_before_it_is_killed(pods, 
 
 
 def test_an_outage_of_the_control_plane_restarts_no_worker_whose_jobs_may_go_on(pods):
-    """`--check` fails when nobody has answered for the timeout; a fence leaves the code at most that and the grace."""
+    """`--check` fails after a timeout without responses. The fence needs at most the grace period after that."""
     (worker,) = pods["worker"]["containers"]
     probe = worker["livenessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] >= GRACE
@@ -258,10 +267,37 @@ def test_what_an_agent_keeps_lies_where_the_image_lets_it_write(pods, compose):
         assert token in compose["worker-token"]["command"][-1]
 
 
+def test_a_successor_finds_the_state_folder_of_a_dead_agent(pods, compose, units):
+    """Its files outlive the container or process, and each agent is where the kernel ends all of it with the agent."""
+    state = re.search(r"CONTROLPLANE_STATE_DIR=(\S+)", (DEPLOY / "Dockerfile").read_text())[1]
+    (worker,) = pods["worker"]["containers"]
+    (mount,) = [mount for mount in worker["volumeMounts"] if mount["mountPath"] == state]
+    assert mount.keys() == {"name", "mountPath"}, "writable, and the whole volume"
+    assert {"name": mount["name"], "emptyDir": {}} in pods["worker"]["volumes"]
+    assert worker["args"][0] == "controlplane-agent" and "command" not in worker, "the first process of its container"
+    assert not pods["worker"].get("shareProcessNamespace")
+    named = yaml.safe_load((DEPLOY / "compose.yml").read_text())["volumes"]
+    for name in ("worker-1", "worker-2"):
+        assert f"{name}:{state}" in compose[name]["volumes"] and name in named
+        assert state not in compose[name]["tmpfs"] and compose[name]["restart"] == "unless-stopped"
+        assert compose[name]["init"], "an init process that ends with the agent"
+    agent = units["agent@"]
+    options = build_parser().parse_args(shlex.split(agent["ExecStart"])[1:])
+    assert options.state_dir == f"%S/{agent['StateDirectory']}"
+    assert "DynamicUser" not in agent and "RuntimeDirectory" not in agent
+    by_compose = [build_parser().parse_args(compose[name]["command"][1:]) for name in ("worker-1", "worker-2")]
+    assert not any(parsed.no_fast_recovery for parsed in [options, *by_compose])
+
+
 def test_every_variable_is_one_that_the_settings_read(kubernetes, compose, units):
     text = "".join(
         (ROOT / name).read_text()
-        for name in ("controlplane/settings.py", "controlplane/agent/options.py", "controlplane/agent/environment.py")
+        for name in (
+            "controlplane/settings.py",
+            "controlplane/agent/command_line.py",
+            "controlplane/agent/options.py",
+            "controlplane/agent/processes/environment.py",
+        )
     )
     known = set(re.findall(r'"([A-Z][A-Z_]+)"', text)) | {"POD_NAME"}
     maps = [document["data"] for (kind, _), document in kubernetes.items() if kind == "ConfigMap"]
@@ -281,12 +317,115 @@ def test_systemd_ends_the_process_and_leaves_its_jobs_to_it(units):
         assert (units[name]["KillMode"], units[name]["Restart"]) == ("mixed", "always")
     agent = units["agent@"]
     assert agent["OOMPolicy"] == "continue"
-    # "could not begin": argparse has the same status.
+    # "could not start"; argparse has the same status.
     assert agent["RestartPreventExitStatus"] == "2"
     with pytest.raises(SystemExit) as ended:
         argparse.ArgumentParser().parse_args(["--unknown"])
     assert ended.value.code == 2
     assert all(unit["User"] != "root" and unit["NoNewPrivileges"] == "yes" for unit in units.values())
+
+
+def test_jobs_share_no_network_with_the_database_and_the_broker(compose):
+    networks = yaml.safe_load((DEPLOY / "compose.yml").read_text())["networks"]
+    assert all(set(service["networks"]) <= set(networks) for service in compose.values())
+    workers = {name for name, service in compose.items() if "controlplane-agent" in service.get("command", ())}
+    assert workers == {"worker-1", "worker-2"}
+    of_workers = {network for name in workers for network in compose[name]["networks"]}
+    beside = {name for name, service in compose.items() if of_workers & set(service["networks"])}
+    assert beside == workers | {"web"}
+    for name in ("postgres", "redis"):
+        assert compose[name]["networks"] == ["data"] and "ports" not in compose[name]
+    assert networks["data"]["internal"]
+
+
+def test_the_broker_and_the_database_of_compose_have_passwords(compose):
+    redis, web = compose["redis"], compose["web"]["environment"]
+    password = redis["command"][redis["command"].index("--requirepass") + 1]
+    assert password == redis["environment"]["REDISCLI_AUTH"] == "${REDIS_PASSWORD:?write it into .env}"
+    assert web["CELERY_BROKER_URL"] == f"redis://:{password}@redis:6379/0"
+    assert compose["postgres"]["environment"]["POSTGRES_PASSWORD"] in web["DATABASE_URL"]
+    assert "PONG" in redis["healthcheck"]["test"][-1], "without a password redis-cli ends with 0 all the same"
+
+
+class Policies:
+    """Network policies of the base, combined as Kubernetes does."""
+
+    def __init__(self, kubernetes):
+        self.specs = [document["spec"] for (kind, _), document in kubernetes.items() if kind == "NetworkPolicy"]
+
+    def of(self, labels, direction):
+        return [
+            spec for spec in self.specs if direction in spec["policyTypes"] and selects(spec["podSelector"], labels)
+        ]
+
+    def takes_calls(self, labels):
+        """Return the ports on which a pod accepts calls from all clients. None means all ports."""
+        if not (policies := self.of(labels, "Ingress")):
+            return None
+        rules = [rule for spec in policies for rule in spec.get("ingress", ())]
+        assert all("from" not in rule for rule in rules)
+        return [port["port"] for rule in rules for port in rule["ports"]]
+
+    def may_call(self, labels, address):
+        """Return True if a pod may call an address outside the cluster's pods."""
+        if not (policies := self.of(labels, "Egress")):
+            return True
+        blocks = [to["ipBlock"] for spec in policies for rule in spec["egress"] for to in rule["to"] if "ipBlock" in to]
+        return any(
+            is_within(address, b["cidr"]) and not any(is_within(address, e) for e in b["except"]) for b in blocks
+        )
+
+    def may_call_pod(self, labels, namespace, its):
+        """Return the ports of another pod that a pod may call. None means all ports."""
+        if not (policies := self.of(labels, "Egress")):
+            return None
+        return [
+            port["port"] if port else "any"
+            for spec in policies for rule in spec["egress"] for to in rule["to"] for port in rule.get("ports", [None])
+            if "podSelector" in to and selects(to["podSelector"], its)
+            and selects(to["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
+        ]  # fmt: skip
+
+
+def selects(selector, labels):
+    holds = {"Exists": lambda e: e["key"] in labels, "NotIn": lambda e: labels.get(e["key"]) not in e["values"]}
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
+        holds[expression["operator"]](expression) for expression in selector.get("matchExpressions", ())
+    )
+
+
+def is_within(address, cidr):
+    address, network = ipaddress.ip_address(address), ipaddress.ip_network(cidr)
+    return address.version == network.version and address in network
+
+
+@pytest.mark.parametrize(
+    "address", ["10.3.0.7", "172.20.1.1", "192.168.0.9", "169.254.169.254", "fd00::7", "100.64.1.1"]
+)
+def test_no_job_reaches_a_private_network_in_which_databases_and_brokers_are(kubernetes, address):
+    policies = Policies(kubernetes)
+    worker = kubernetes["Deployment", "worker"]["spec"]["template"]["metadata"]["labels"]
+    runner = PodRunner("pod", ["kubernetes"], "kubectl", "a")
+    pod_of_job = runner.labels({"id": "attempt", "number": 1, "job": {"id": "job"}})
+    for labels in (worker, pod_of_job, {}):
+        assert not policies.may_call(labels, address), labels
+        assert policies.may_call(labels, "192.0.2.1") and policies.may_call(labels, "2001:db8::1")
+        assert policies.takes_calls(labels) == []
+        assert policies.may_call_pod(labels, "kube-system", {"k8s-app": "kube-dns"}) == [53, 53]
+        assert policies.may_call_pod(labels, "ingress-nginx", {"app.kubernetes.io/name": "ingress-nginx"}) == ["any"]
+        assert policies.may_call_pod(labels, "data", {"app": "redis"}) == []
+    for part in ("web", "executor", "beat"):
+        labels = kubernetes["Deployment", part]["spec"]["template"]["metadata"]["labels"]
+        assert policies.may_call(labels, address), part
+        assert policies.takes_calls(labels) == (["http"] if part == "web" else [])
+    assert policies.may_call(kubernetes["Job", "migrate"]["spec"]["template"]["metadata"]["labels"], address)
+
+
+def test_the_start_of_an_executor_is_seen_by_a_file_that_it_may_write(pods):
+    (executor,) = pods["executor"]["containers"]
+    (file,) = [entry["value"] for entry in executor["env"] if entry["name"] == "EXECUTOR_READY_FILE"]
+    assert executor["startupProbe"]["exec"]["command"] == ["test", "-e", file]
+    assert any(Path(file).is_relative_to(mount["mountPath"]) for mount in executor["volumeMounts"])
 
 
 def test_there_is_always_one_left_while_nodes_are_emptied(kubernetes):

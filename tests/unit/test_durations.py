@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations in the form that people write."""
 
 import pytest
 

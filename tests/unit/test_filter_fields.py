@@ -1,4 +1,4 @@
-"""The fields of filters, which are not written by the framework's templates."""
+"""Fields of filters, which the framework's templates do not render."""
 
 import pytest
 from django.forms.renderers import DjangoTemplates
@@ -7,8 +7,10 @@ from django.test.html import parse_html
 
 from controlplane.console.selectors.filters import activity, executions, jobs, servers
 
-FILTERS = [jobs.JobFilter, jobs.LogFilter, servers.ServerFilter, servers.ScopeFilter, executions.ExecutionFilter,
-           activity.ActivityFilter]  # fmt: skip
+FILTERS = [
+    jobs.JobListFilter, jobs.LogPageFilter, servers.ServerListFilter, servers.ScopeFilter,
+    executions.ExecutionListFilter, activity.ActivityFilter,
+]  # fmt: skip
 CHOSEN = [
     "",
     "q=%3Cb%3E%22%27%26&state=FAILED&tag=gpu&open=on&attention=1&within=7d&sort=oldest&attempt=2&error=%23",

@@ -1,4 +1,4 @@
-"""When Python looks for garbage in processes of the control plane."""
+"""Garbage collection in processes of the control plane."""
 
 import gc
 import subprocess
@@ -19,13 +19,13 @@ assert gc.get_freeze_count() > 0
 """
 
 
-def test_garbage_is_looked_for_seldom_and_never_in_what_a_process_consists_of_when_it_begins_to_serve():
+def test_collections_are_rare_and_skip_all_that_was_imported_before_serving():
     subprocess.run([sys.executable, "-c", SERVES], check=True)
 
 
 @pytest.fixture
 def uncollected():
-    """Nothing is collected but by whom a test calls."""
+    """Switch off automatic collections."""
     gc.collect()
     gc.disable()
     yield
@@ -33,14 +33,14 @@ def uncollected():
 
 
 class Shown:
-    """What a page holds in a cycle, as a request and what it was answered hold one another."""
+    """Object in a reference cycle, as a request and its response are."""
 
     def __init__(self):
         self.itself = self
 
 
 @pytest.mark.parametrize(("kind", "is_left"), [("text/html; charset=utf-8", False), ("application/json", True)])
-def test_what_a_page_leaves_in_cycles_goes_with_it_and_nothing_else_is_looked_through(kind, is_left, uncollected):
+def test_cycles_of_a_page_are_collected_after_it_and_nothing_else_is_scanned(kind, is_left, uncollected):
     left = []
 
     class Content(list):

@@ -1,4 +1,4 @@
-"""Idle workers that wait in a web process: who is woken for what, and who is not."""
+"""Idle workers that wait in a web process: which of them are woken for which jobs."""
 
 import asyncio
 import threading
@@ -15,9 +15,9 @@ LONG = 60
 
 
 class Silent:
-    """A listener that hears nothing."""
+    """Listener that receives nothing."""
 
-    def __init__(self, channel, on_notification):
+    def __init__(self, channel, on_notification, on_content):
         self.on_notification = on_notification
 
     def start(self):
@@ -33,7 +33,7 @@ class Silent:
 @pytest.fixture(autouse=True)
 def nobody_listens(monkeypatch):
     monkeypatch.setattr(hints, "Listener", Silent)
-    monkeypatch.setattr(hints, "CLAIMED_WITHIN", LONG)  # however slow this machine is
+    monkeypatch.setattr(hints, "CLAIMED_WITHIN", LONG)  # even on a slow machine
 
 
 async def never():
@@ -41,11 +41,11 @@ async def never():
 
 
 class Jobs(list):
-    """What waits to be claimed, and how often somebody looked."""
+    """Claimable jobs, and the number of looks at them."""
 
     looks = 0
 
-    def __call__(self, most):
+    def __call__(self, most, offers):
         self.looks += 1
         return list(self)
 
@@ -55,7 +55,7 @@ class Jobs(list):
 
 
 class Loads(dict):
-    """What workers hold, and how much each may: empty, with a place for one, where nothing else is set."""
+    """Loads of workers and their slots. By default a worker is empty and has one slot."""
 
     tags: dict[str, list[str]]
 
@@ -72,7 +72,7 @@ class Loads(dict):
 
 
 def play(story):
-    """Run a story with workers that begin to wait: `waits(server, *tags)`. What they hold: `waits.loads`."""
+    """Run a story with workers that start to wait: `waits(server, *tags)`. Their loads are in `waits.loads`."""
     jobs, loads = Jobs(), Loads()
 
     async def run():
@@ -93,7 +93,7 @@ def play(story):
 
 
 async def looked(work, jobs, times=2):
-    """So often somebody looked since."""
+    """Wait until there have been this many further looks."""
     until = jobs.looks + times
     while jobs.looks < until:
         work._wanted.set()
@@ -107,11 +107,11 @@ async def until(what):
 
 
 async def calm(work):
-    """Whoever looks waits for the next occasion, having looked."""
+    """Wait until the look is over and the loop waits for the next reason."""
     await until(lambda: not work._wanted.is_set() and work._wanted._waiters)
 
 
-def test_who_comes_while_work_waits_is_told_at_once():
+def test_a_worker_that_comes_while_work_waits_gets_a_hint_at_once():
     async def story(work, jobs, waits):
         jobs.add("script")
         assert await waits(ONE, "script", "gpu") == 1
@@ -119,7 +119,7 @@ def test_who_comes_while_work_waits_is_told_at_once():
     play(story)
 
 
-def test_as_many_are_woken_as_there_are_jobs_those_that_waited_longest_and_no_more_before_they_can_have_claimed():
+def test_as_many_workers_are_woken_as_there_are_jobs_longest_waiting_first():
     async def story(work, jobs, waits):
         calls = [waits(server, "script") for server in (ONE, TWO, THREE)]
         await looked(work, jobs)
@@ -130,7 +130,7 @@ def test_as_many_are_woken_as_there_are_jobs_those_that_waited_longest_and_no_mo
     play(story)
 
 
-def test_the_least_loaded_is_woken_and_who_has_waited_longer_though_it_holds_more_a_fraction_of_a_second_later(
+def test_the_least_loaded_is_woken_first_and_a_longer_waiting_one_a_moment_later(
     monkeypatch,
 ):
     async def story(work, jobs, waits):
@@ -147,7 +147,7 @@ def test_the_least_loaded_is_woken_and_who_has_waited_longer_though_it_holds_mor
     play(story)
 
 
-def test_the_job_after_goes_to_whoever_is_the_least_loaded_then():
+def test_the_next_job_goes_to_the_worker_that_is_then_least_loaded():
     async def story(work, jobs, waits):
         waits.loads.update({ONE: (3, 4), TWO: (0, 4)})
         calls = [waits(server, "script") for server in (ONE, TWO)]
@@ -180,7 +180,7 @@ def test_one_who_waits_alone_is_woken_for_all_that_it_has_room_for():
     play(story)
 
 
-def test_of_what_comes_at_once_a_part_is_left_for_a_fraction_of_a_second_to_who_is_idle_elsewhere(monkeypatch):
+def test_some_jobs_that_come_together_are_left_briefly_to_idle_workers_elsewhere(monkeypatch):
     monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
 
     async def story(work, jobs, waits):
@@ -193,7 +193,7 @@ def test_of_what_comes_at_once_a_part_is_left_for_a_fraction_of_a_second_to_who_
         back = waits(ONE, "script")
         await looked(work, jobs, 5)
         assert not back.done()
-        monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # nobody there took them
+        monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # no worker there took them
         work._wanted.set()
         assert await back == 3
 
@@ -208,7 +208,7 @@ def test_who_is_back_with_its_share_is_not_woken_for_that_of_one_who_still_claim
         jobs.add("script", jobs=4)
         work._wanted.set()
         assert await asyncio.gather(*calls) == [2, 2]
-        del jobs[0].jobs[:2]  # whoever was to have the second
+        del jobs[0].jobs[:2]  # one worker has the second
         waits.loads[ONE] = (2, 8)
         back = waits(ONE, "script")
         await looked(work, jobs, 5)
@@ -231,7 +231,7 @@ def test_who_was_woken_for_several_jobs_and_claimed_one_is_woken_again_at_once()
     play(story)
 
 
-def test_who_comes_back_without_the_job_it_was_woken_for_lets_all_others_try_first_however_little_it_holds():
+def test_a_worker_that_returns_without_its_job_lets_all_others_try_first():
     async def story(work, jobs, waits):
         waits.loads.update({ONE: (0, 4), TWO: (2, 4), THREE: (3, 4)})
         calls = {server: waits(server, "script") for server in (ONE, TWO, THREE)}
@@ -260,7 +260,7 @@ def test_who_is_full_or_may_get_no_work_is_not_woken():
     play(story)
 
 
-def test_a_new_job_is_left_for_a_fraction_of_a_second_to_who_is_clearly_less_loaded_elsewhere(monkeypatch):
+def test_a_new_job_is_left_briefly_to_a_clearly_less_loaded_worker_elsewhere(monkeypatch):
     monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
 
     async def story(work, jobs, waits):
@@ -271,7 +271,7 @@ def test_a_new_job_is_left_for_a_fraction_of_a_second_to_who_is_clearly_less_loa
         jobs.add("script")
         await looked(work, jobs, 5)
         assert not call.done()
-        monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # nobody there took it
+        monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # no worker there took it
         work._wanted.set()
         assert await call
 
@@ -279,7 +279,7 @@ def test_a_new_job_is_left_for_a_fraction_of_a_second_to_who_is_clearly_less_loa
 
 
 @pytest.mark.parametrize(("load", "tag"), [((1, 4), "script"), ((3, 4), "python")], ids=["little", "tag"])
-def test_nothing_is_left_to_who_is_only_a_little_less_loaded_or_lacks_a_tag_elsewhere(monkeypatch, load, tag):
+def test_no_job_is_left_to_a_worker_elsewhere_with_similar_load_or_without_its_tag(monkeypatch, load, tag):
     monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
 
     async def story(work, jobs, waits):
@@ -304,7 +304,7 @@ def test_a_new_job_that_was_left_to_others_is_looked_at_again_by_itself(monkeypa
     play(story)
 
 
-def test_the_next_job_wakes_the_next_worker_at_once_though_it_comes_right_after_the_one_before():
+def test_the_next_job_wakes_the_next_worker_at_once_right_after_the_first_job():
     async def story(work, jobs, waits):
         calls = [waits(server, "script") for server in (ONE, TWO, THREE)]
         await looked(work, jobs)
@@ -407,7 +407,7 @@ def test_one_who_comes_in_the_middle_of_a_look_is_looked_for(monkeypatch):
     async def story(work, jobs, waits):
         ends, begun = threading.Event(), threading.Event()
         look = work._look
-        work._look = lambda most: (look(most), begun.set(), ends.wait(LONG))[0]
+        work._look = lambda most, offers: (look(most, offers), begun.set(), ends.wait(LONG))[0]
         waits(ONE, "gpu")
         await until(begun.is_set)
         jobs.add("script")
@@ -426,7 +426,7 @@ def test_a_database_that_does_not_answer_is_asked_again(monkeypatch):
     async def story(work, jobs, waits):
         answers = [OperationalError("down"), [ClaimableJobs("default", ["script"], [], [uuid.uuid4()])]]
 
-        def look(most):
+        def look(most, offers):
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -468,9 +468,17 @@ def test_beyond_the_limit_and_once_the_process_ends_nobody_waits(monkeypatch):
     play(story)
 
 
-def test_tags_are_known_of_those_that_came_last(monkeypatch):
+def test_the_offers_of_the_servers_that_called_last_are_known(monkeypatch):
     monkeypatch.setattr(hints, "REMEMBERED", 1)
     work = WorkHints(Jobs())
-    assert work.learn_offer(("a",), "red", ["script"]) == work.offer_of(("a",)) == ("red", {"script"})
-    work.learn_offer(("b",), "red", [])
-    assert work.offer_of(("a",)) is None and work.offer_of(("b",)) == ("red", frozenset())
+    assert work.learn_offer("a", b"1", "red", ["script"]) == work.offer_of("a", b"1") == ("red", {"script"})
+    work.learn_offer("b", b"1", "red", [])
+    assert work.offer_of("a", b"1") is None and work.offer_of("b", b"1") == ("red", frozenset())
+
+
+def test_one_server_fills_one_entry_whatever_headers_it_sends():
+    work = WorkHints(Jobs())
+    for number in range(100):
+        work.learn_offer("a", b"%d" % number, "red", [])
+    assert len(work._offers) == 1
+    assert work.offer_of("a", b"98") is None, "Django judges other headers"

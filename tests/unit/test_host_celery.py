@@ -1,9 +1,12 @@
-"""A project that has this one among its apps keeps its own Celery application."""
+"""A project that includes the control plane keeps its own Celery application."""
 
 import os
 import subprocess
 import sys
 
+import pytest
+
+from controlplane.celery import app, use_folder_broker
 from tests.support.standin import ROOT
 
 HOST = """
@@ -27,7 +30,10 @@ def add(one, other):
 assert add.app is host and _state.get_current_app() is host
 assert count() == before, "receivers of signals"
 assert "controlplane.celery" not in sys.modules
-tasks = ("check_liveness", "count_history", "evaluate_triggers", "prune", "run_batches", "send_alerts", "sweep_jobs")
+tasks = (
+    "check_liveness", "count_history", "count_stored_bytes", "evaluate_triggers", "prune", "run_batches", "send_alerts",
+    "sweep_jobs",
+)
 ours = [f"jobs.tasks.{name}" for name in tasks]
 assert sorted(name for name in host.tasks if name.startswith(("jobs.", "controlplane.", "liveness."))) == ours
 
@@ -43,9 +49,20 @@ print("as it was")
 """
 
 
-def test_a_hosts_celery_application_its_shared_tasks_and_its_signals_are_as_they_were():
+def test_a_hosts_celery_application_shared_tasks_and_signals_are_unchanged():
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "controlplane.settings"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", HOST], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.stdout.strip().endswith("as it was"), done.stderr
+
+
+@pytest.mark.parametrize(("interval", "polls_every"), [(0.1, 0.05), (0.4, 0.2), (5, 0.2)])
+def test_no_tick_of_a_check_waits_in_a_folder_for_the_next_one(settings, tmp_path, interval, polls_every):
+    before = app.conf.broker_transport_options
+    settings.LIVENESS = {**settings.LIVENESS, "INTERVAL": interval}
+    try:
+        use_folder_broker(tmp_path / "broker")
+        assert app.conf.broker_transport_options["polling_interval"] == polls_every
+    finally:
+        app.conf.broker_transport_options = before

@@ -1,4 +1,4 @@
-"""The geometry of attempt lanes."""
+"""Geometry of attempt lanes."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -52,7 +52,7 @@ def test_a_job_that_waits_again_has_a_lane_for_it():
     assert lanes[0].arrow
 
 
-def test_a_running_attempt_says_how_far_it_has_come_and_one_that_is_over_does_not():
+def test_a_running_attempt_shows_its_progress_and_an_ended_one_does_not():
     attempts = [attempt(1, LOST, 0, 0, 40, "RESUBMITTED", progress=0.9), attempt(2, HEIR, 40, 40, progress=0.0)]
     assert [lane.progress for lane in build_job_chart(job(), attempts, [], {}, at(100)).lanes] == ["", "0 %"]
 
@@ -65,7 +65,7 @@ def test_silence_is_hatched_and_the_loss_is_marked():
     assert [(mark.kind, mark.x) for mark in lane.marks] == [("lost", "51.00%")]
 
 
-def test_of_a_server_that_was_lost_before_its_first_heartbeat_its_timeout_is_hatched():
+def test_the_timeout_is_hatched_for_a_server_lost_before_its_first_heartbeat():
     signs = {LOST: SignsOfLife(3, [], [at(51)])}
     (lane,) = build_job_chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
     assert [(gap.x, gap.width) for gap in lane.gaps] == [("6.00%", "94.00%")]
@@ -95,7 +95,7 @@ def test_the_axis_has_few_and_round_numbers():
     assert words == ["0 s", "2 min", "4 min", "6 min", "8 min", "10 min"]
 
 
-def test_beats_that_did_not_come_are_hollow():
+def test_missing_heartbeats_are_hollow():
     drawn = build_cells([18, 6, 3, 0], 3, silence=6)
     assert drawn == [True, True, True, False, False, False, True, False]
     assert build_cells([0], 3, silence=90_000) == [False] * 60
@@ -111,7 +111,7 @@ def test_the_last_sixty_are_drawn_the_latest_at_the_right():
     assert strip.gaps.startswith("M464.75") and strip.missed == 1
 
 
-def test_durations_are_said_in_at_most_two_units():
+def test_durations_have_at_most_two_units():
     texts = [describe_duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
     assert texts == ["0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "1 h 1 min", "10 h", "1 d 1 h"]
 
@@ -125,7 +125,7 @@ def own_lane(*seconds, interval=3, finished=None, last=None):
     return lane
 
 
-def test_an_attempt_that_hangs_is_hatched_while_its_server_beats_on():
+def test_a_hanging_attempt_is_hatched_while_its_server_sends_heartbeats():
     lane = own_lane(0, 3, 6)
     assert lane.own_beats == ["0.00%", "3.00%", "6.00%"]
     assert [(gap.x, gap.width) for gap in lane.own_gaps] == [("6.00%", "94.00%")]
@@ -136,7 +136,7 @@ def test_nothing_is_expected_of_an_attempt_after_its_end():
     assert own_lane(0, 30, 60, interval=30, finished=100).own_gaps == []
 
 
-def test_of_an_attempt_whose_heartbeats_are_not_kept_the_last_is_drawn_and_no_silence():
+def test_without_kept_heartbeats_only_the_last_one_is_drawn_and_no_silence():
     lane = own_lane(last=50)
     assert (lane.own_beats, lane.own_gaps) == (["50.00%"], [])
     assert "not kept" in lane.own_title

@@ -1,4 +1,4 @@
-"""What a body says is read by functions that are derived from its serializer, which says the same of it."""
+"""Readers derived from a serializer return the same as the serializer."""
 
 import string
 
@@ -60,7 +60,7 @@ PLAIN = [
 
 
 def lean(serializer, body):
-    """What it says, or None: it is for the serializer."""
+    """Return the value of the reader as a tuple, or None if the serializer must decide."""
     try:
         return (lean_bodies.reader_of(serializer)(body),)
     except lean_bodies.REFUSALS:
@@ -75,14 +75,14 @@ def long(serializer, body):
 
 
 def typed(value):
-    """With the types of all in it: true is not 1, and 1 is not 1.0."""
+    """Return the value with all types in it: true is not 1, and 1 is not 1.0."""
     if isinstance(value, dict):
         return {name: typed(item) for name, item in value.items()}
     return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
 
 
 @pytest.mark.parametrize(("serializer", "body"), PLAIN, ids=str)
-def test_what_agents_and_clients_say_is_read_leanly_and_as_the_serializer_has_it(serializer, body):
+def test_bodies_of_agents_and_clients_are_read_as_the_serializer_reads_them(serializer, body):
     read, expected = lean(serializer, body), long(serializer, body)
     assert expected is not None
     assert read is not None
@@ -103,7 +103,7 @@ junk = st.recursive(
 
 
 def places(value, path=()):
-    """Of every part of a body, where it is."""
+    """Yield the path of every part of a body."""
     yield path
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in parts:
@@ -111,7 +111,7 @@ def places(value, path=()):
 
 
 def changed(value, path, other):
-    """The body with another part at that place; None: without it."""
+    """Return the body with another part at that path, or without it if `other` is None."""
     if not path:
         return other[0] if other else {}
     copy = value.copy()

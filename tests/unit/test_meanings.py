@@ -1,4 +1,4 @@
-"""Each word of the tables of states has its line, and each group of states too."""
+"""Every word of the tables of states has its line, and so has each group of states."""
 
 import ast
 import inspect
@@ -20,7 +20,7 @@ STATES = [liveness.ServerState, jobs.JobState, jobs.AttemptState, jobs.Execution
 
 
 @pytest.mark.parametrize("word", [word for enum in ENUMS for word in enum], ids=repr)
-def test_every_word_says_what_it_means(word):
+def test_every_word_has_a_meaning(word):
     assert len(word.meaning.split()) > 2
     assert word.meaning != word.name
 

@@ -27,7 +27,7 @@ def test_one_of_an_earlier_time_is_closed(tmp_path, names):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_where_another_user_has_a_database_in_it_that_user_may_go_through_but_nobody_may_look(tmp_path):
+def test_another_user_with_a_database_inside_may_pass_through_but_not_list_it(tmp_path):
     data_dir = tmp_path / "var"
     data_dir.mkdir(mode=0o755)
     (data_dir / "postgres").mkdir()

@@ -1,4 +1,4 @@
-"""How many calls a web process answers at once."""
+"""Number of calls that a web process answers at once."""
 
 import os
 import resource
@@ -21,13 +21,13 @@ def test_there_are_as_many_threads_as_suit_the_machine_and_two_connections_left(
     assert process_limits.threads() == threads
 
 
-def test_the_environment_says_another_number(monkeypatch):
+def test_the_environment_sets_another_number(monkeypatch):
     monkeypatch.setenv("WEB_THREADS", "12")
     assert process_limits.threads() == 12
 
 
 @pytest.mark.parametrize("text", ["2", "-3", "x", "3.5"])
-def test_what_makes_no_sense_is_refused_with_what_would_be_right(monkeypatch, text):
+def test_an_invalid_number_is_refused_with_what_is_allowed(monkeypatch, text):
     monkeypatch.setenv("WEB_THREADS", text)
     with pytest.raises(ImproperlyConfigured, match=r"WEB_THREADS.*3 or more"):
         process_limits.threads()

@@ -1,15 +1,14 @@
-"""Who gets a thread when there are more calls than threads; a step of the loop at a time."""
+"""Threads for calls when there are more calls than threads; the loop runs step by step."""
 
 import asyncio
-from contextlib import ExitStack
 
 import pytest
 
 from controlplane.serving import seats as seating
-from controlplane.serving.seats import ROOM, ROOM_OF_ONE, Call, Lane, Overloaded, Seats, TooManyCalls
+from controlplane.serving.seats import LINE_OF_ONE, LINES, Call, Lane, Overloaded, Seats, TooManyCalls
 
 CLIENT, OTHER, THIRD = (Call(Lane.GENERAL, key) for key in ("client", "other", "third"))
-SIGN_IN, PROBE = Call(Lane.PROBE_OR_SIGN_IN, "sign-in"), Call(Lane.PROBE_OR_SIGN_IN, "probe")
+SIGN_IN, PROBE = Call(Lane.SIGN_IN, "sign-in 192.0.2.1"), Call(Lane.PROBE, "probe 192.0.2.1")
 ENOUGH = 30.0
 
 
@@ -22,7 +21,7 @@ def claim(server):
 
 
 class Hall:
-    """Calls that ask for a seat; `seated` are those that have one, in the order in which they got it."""
+    """Calls that ask for a seat. `seated` are those that have one, in the order in which they got it."""
 
     def __init__(self, number):
         self.seats, self.seated, self.tasks = Seats(number), [], []
@@ -48,7 +47,7 @@ class Hall:
 
 @pytest.fixture
 def hall(monkeypatch):
-    """Runs a scenario in a hall of five seats, in which nobody tires of waiting."""
+    """Run a scenario in a hall of five seats without timeouts."""
     monkeypatch.setattr(seating, "WAIT", ENOUGH)
 
     def run(scenario, number=5):
@@ -130,7 +129,7 @@ def test_heartbeats_and_reports_go_first_then_claims(hall):
     hall(scenario)
 
 
-def test_who_waits_too_long_is_told_to_come_again(hall, monkeypatch):
+def test_a_call_that_waits_too_long_is_asked_to_try_again(hall, monkeypatch):
     async def scenario(hall):
         await hall.ask(CLIENT, CLIENT, OTHER)
         monkeypatch.setattr(seating, "WAIT", 0.01)
@@ -173,27 +172,56 @@ def test_one_who_is_cancelled_gives_its_seat_back(hall):
     hall(scenario)
 
 
-def test_the_room_is_full_for_one_before_it_is_full_for_all():
-    seats = Seats(5)
-    with ExitStack() as inside:
-        for _ in range(ROOM_OF_ONE):
-            inside.enter_context(seats.room(CLIENT))
-        with pytest.raises(TooManyCalls), seats.room(CLIENT):
-            pass
-        for one in range(ROOM - ROOM_OF_ONE):
-            inside.enter_context(seats.room(Call(Lane.GENERAL, f"client {one}")))
-        with pytest.raises(Overloaded), seats.room(OTHER):
-            pass
-        inside.enter_context(seats.room(beat("a")))
-    with seats.room(CLIENT):
-        assert sum(seats._inside_of.values()) == 1, "who has left is not counted"
+def test_a_caller_with_a_full_line_is_refused_at_once(hall):
+    async def scenario(hall):
+        await hall.ask(*[CLIENT] * (2 + LINE_OF_ONE))
+        with pytest.raises(TooManyCalls):
+            await (await hall.ask(CLIENT))
+        await hall.ask(beat("a"), OTHER)
+        assert hall.seated[2:] == [beat("a"), OTHER], "others have their seats"
+
+    hall(scenario)
 
 
-def test_strangers_leave_half_of_the_room_to_those_who_are_known():
-    seats = Seats(5)
-    with ExitStack() as inside:
-        for one in range(ROOM // 2):
-            inside.enter_context(seats.room(Call(Lane.GENERAL, f"address {one}", is_strange=True)))
-        with pytest.raises(Overloaded), seats.room(Call(Lane.GENERAL, "one more", is_strange=True)):
-            pass
-        inside.enter_context(seats.room(CLIENT))
+def test_in_a_full_line_the_caller_with_the_most_calls_loses_its_last_one(hall, monkeypatch):
+    monkeypatch.setitem(LINES, "strangers", 4)
+    crowd, newcomer = (Call(Lane.GENERAL, f"address {number}", is_strange=True) for number in (1, 2))
+
+    async def scenario(hall):
+        await hall.ask(CLIENT, CLIENT, OTHER)
+        last = await hall.ask(*[crowd] * 4)
+        await hall.ask(newcomer)
+        with pytest.raises(TooManyCalls):
+            await last
+        await hall.leave(OTHER)
+        await hall.leave(CLIENT)
+        assert hall.seated[3:] == [crowd, newcomer], "each caller has its turn"
+
+    hall(scenario)
+
+
+def test_a_newcomer_is_refused_where_every_caller_waits_with_one_call(hall, monkeypatch):
+    monkeypatch.setitem(LINES, "strangers", 4)
+
+    async def scenario(hall):
+        await hall.ask(CLIENT, CLIENT, OTHER)
+        await hall.ask(*(Call(Lane.GENERAL, f"address {number}", is_strange=True) for number in range(4)))
+        with pytest.raises(Overloaded):
+            await (await hall.ask(Call(Lane.GENERAL, "address 4", is_strange=True)))
+        await hall.ask(THIRD)
+        await hall.leave(OTHER)
+        assert len(hall.seated) == 4, "known callers wait in a line of their own"
+
+    hall(scenario)
+
+
+def test_probes_and_sign_ins_of_one_address_do_not_stop_those_of_another(hall):
+    probes = [Call(Lane.PROBE, f"probe 192.0.2.{number}", is_strange=True) for number in (1, 2)]
+
+    async def scenario(hall):
+        await hall.ask(*[probes[0]] * LINE_OF_ONE, probes[1])
+        for _ in range(2):
+            await hall.leave(hall.seated[-1])
+        assert probes[1] in hall.seated, "each address has its turn"
+
+    hall(scenario)

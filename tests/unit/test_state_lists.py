@@ -1,7 +1,7 @@
-"""Lists of states that are not derived, since agents and clients are installed without the apps, agree with them."""
+"""Copied lists of states, needed because agents and clients are installed without the apps, are up to date."""
 
-from controlplane.agent import verdicts
-from controlplane.agent.celery import ledger
+from controlplane.agent.api.reports import FINAL_EVENTS
+from controlplane.agent.celery.heart import task_records
 from controlplane.client import output
 from jobs import states
 from jobs.services import reports
@@ -13,14 +13,14 @@ def test_the_command_line_colours_states_that_there_are():
     assert set(output.COLOURS) <= {*JobState, *AttemptState, *ExecutionState, *ServerState}
 
 
-def test_the_command_line_tells_by_their_colours_jobs_that_have_ended_from_those_that_wait():
+def test_the_command_line_has_a_colour_for_each_job_state_but_the_waiting_ones():
     assert states.TERMINAL | {JobState.CLAIMED, JobState.RUNNING} == set(output.COLOURS) & set(JobState)
 
 
 def test_the_agent_ends_an_attempt_with_the_events_that_end_it():
-    assert set(verdicts.FINAL_EVENTS) == reports.ENDS
+    assert set(FINAL_EVENTS) == reports.ENDS
 
 
-def test_the_workers_of_celery_say_states_that_there_are():
-    assert {*ledger.ENDS, "HELD", "RUNNING", "SENT"} == set(TaskState)
-    assert set(ledger.COUNTED) <= set(ledger.ENDS)
+def test_celery_workers_report_only_states_that_exist():
+    assert {*task_records.ENDS, "HELD", "RUNNING", "SENT"} == set(TaskState)
+    assert set(task_records.COUNTED) <= set(task_records.ENDS)

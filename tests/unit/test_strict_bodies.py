@@ -1,8 +1,9 @@
-"""Bodies are read leanly, and as the framework would read them."""
+"""Strict serializers return what the framework would return."""
 
 import pytest
 from rest_framework import serializers
 
+from controlplane.core.problems import key_by_index
 from controlplane.core.rest import StrictSerializer, validate_body
 from jobs.api.serializers.executions import JobList, SubmissionRequest
 from jobs.api.serializers.workers import ClaimRequest, HeartbeatRequest, ReportItem, ReportsRequest
@@ -35,7 +36,7 @@ def result(validate):
 
 
 @pytest.mark.parametrize(("serializer", "body"), BODIES)
-def test_a_body_says_and_is_refused_what_the_framework_would_make_of_it(serializer, body, monkeypatch):
+def test_bodies_are_read_and_refused_as_the_framework_does(serializer, body, monkeypatch):
     lean = [result(lambda: validate_body(serializer, body)) for _ in range(2)]
     monkeypatch.setattr(StrictSerializer, "validate_fields", serializers.Serializer.to_internal_value)
     assert lean == [result(lambda: serializer().run_validation(body))] * 2
@@ -49,8 +50,8 @@ def test_what_is_no_body_is_refused_in_the_same_words_however_often_it_comes(bod
     assert refusals == [serializers.ValidationError(fresh.errors).get_full_details()] * 2
 
 
-def test_of_a_list_of_jobs_a_refusal_says_which_and_leaves_nothing_for_the_next():
+def test_a_refused_list_of_jobs_names_the_job_and_leaves_no_state_behind():
     good, bad = {"action": SCRIPT}, {"action": SCRIPT, "priority": "high"}
-    refusal = result(lambda: validate_body(JobList, [good, bad]))
+    refusal = key_by_index(result(lambda: validate_body(JobList, [good, bad])))
     assert {place: list(fields) for place, fields in refusal.items()} == {1: ["priority"]}
     assert len(validate_body(JobList, [good, good])) == 2

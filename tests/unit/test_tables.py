@@ -1,4 +1,4 @@
-"""The tables of states say what the specification says, and nothing else."""
+"""Tables of states match the specification exactly."""
 
 import pytest
 
@@ -12,7 +12,7 @@ CREATED RUNNING:S TERMINATING:S ERROR:S DISCONNECTED:CO
 RUNNING MAINTENANCE:S TERMINATING:S ERROR:S DISCONNECTED:CO
 MAINTENANCE RUNNING:S TERMINATING:S ERROR:S DISCONNECTED:CO
 ERROR TERMINATING:S NOT_RUNNING:C
-DISCONNECTED TERMINATING:S NOT_RUNNING:C
+DISCONNECTED TERMINATING:S NOT_RUNNING:SC
 TERMINATING TERMINATED_GRACEFULLY:S TERMINATED_FORCED:S NOT_RUNNING:C
 TERMINATED_GRACEFULLY NOT_RUNNING:C
 TERMINATED_FORCED NOT_RUNNING:C
@@ -59,7 +59,7 @@ def test_the_groups_of_states_are_those_of_the_specification():
     assert set(ServerType) == {"WORKER", "EXECUTOR", "SCHEDULER", "WEBSERVER", "INDEXER"}
 
 
-def test_a_server_may_say_only_what_the_table_marks_as_its_own():
+def test_a_server_may_report_only_states_that_the_table_marks_as_its_own():
     assert states.server_reported_states() == {
         "RUNNING", "MAINTENANCE", "ERROR", "TERMINATING", "TERMINATED_GRACEFULLY", "TERMINATED_FORCED",
     }  # fmt: skip
@@ -67,7 +67,7 @@ def test_a_server_may_say_only_what_the_table_marks_as_its_own():
 
 @pytest.mark.parametrize("from_", ServerState)
 @pytest.mark.parametrize("to", ServerState)
-def test_a_transition_is_legal_for_those_whom_the_table_names(from_, to):
+def test_a_transition_is_legal_for_the_movers_in_the_table(from_, to):
     movers = {mover for mover in Mover if states.is_legal_transition(from_, to, mover)}
     assert movers == states.TRANSITIONS[from_].get(to, set())
     assert ((from_, to) in states.legal_transitions()) == bool(movers)

@@ -1,4 +1,4 @@
-"""Calls that share a statement: each gets its own answer, and nobody waits for more than the one before."""
+"""Calls that share a statement: each gets its own answer, and waits at most for the statement before."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from controlplane.core.batching import GroupCommit
 from controlplane.core.threads import Threads
 
 ENOUGH = 30.0
-"""Seconds; nobody is to wait as long."""
+"""Seconds that no call should wait."""
 
 
 def together(say, patience=ENOUGH):
@@ -19,7 +19,7 @@ def together(say, patience=ENOUGH):
 
 
 async def at_once(call, numbers):
-    """What each of the calls got, or what it raised."""
+    """Return the result or the error of each call."""
     return await asyncio.gather(*map(call, numbers), return_exceptions=True)
 
 
@@ -31,7 +31,7 @@ async def until(what):
 
 @contextmanager
 def held():
-    """What a statement waits for that is not to end before the test lets it."""
+    """Yield an event that a statement waits for, so that it ends when the test lets it."""
     ends = threading.Event()
     try:
         yield ends
@@ -39,7 +39,7 @@ def held():
         ends.set()
 
 
-def test_one_alone_is_said_at_once():
+def test_a_single_call_runs_at_once():
     batches = []
 
     async def calls():
@@ -116,7 +116,7 @@ def test_who_waits_while_it_fails_does_not_wait_as_long_again():
     assert batches == [[0]]
 
 
-def test_a_statement_that_hangs_costs_those_who_are_in_it_and_the_next_is_said_by_another_thread():
+def test_a_hanging_statement_fails_only_its_calls_and_the_next_uses_another_thread():
     batches, threads = [], []
 
     async def calls():
@@ -155,7 +155,7 @@ def test_after_the_first_timeout_nobody_waits_for_the_statement_that_hangs():
     asyncio.run(calls())
 
 
-def test_who_was_answered_and_comes_again_shares_the_next_with_those_who_came_meanwhile(monkeypatch):
+def test_an_answered_caller_that_returns_shares_the_next_statement_with_others(monkeypatch):
     monkeypatch.setattr(batching, "GATHERING", ENOUGH)
     batches = []
 
@@ -222,3 +222,15 @@ def test_a_missing_answer_is_an_error_and_not_somebody_elses():
 
     with pytest.raises(ValueError, match="0 answers to 1 calls"):
         asyncio.run(calls())
+
+
+def test_an_idle_thread_says_so_once_and_still_works():
+    idle = []
+
+    async def calls():
+        threads = Threads(1, "test", lambda: idle.append(threading.current_thread().name))
+        assert await threads.run(lambda: list(idle)) == []
+        await until(lambda: idle)
+        return await threads.run(lambda: threading.current_thread().name)
+
+    assert asyncio.run(calls()) == idle[0]

@@ -1,4 +1,4 @@
-"""Calls that wait hold no thread: they are asked again until their answer has come, or they have waited enough."""
+"""Waiting calls hold no thread: they are asked again until their answer has come or their time is over."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ async def never():
 
 
 class Asked:
-    """Answers in turn, the last one for ever; which of the questions were asked again."""
+    """Sequence of answers, the last one repeated. It records which questions were repeated ones."""
 
     def __init__(self, *answers):
         self.answers, self.again = list(answers), []
@@ -58,7 +58,7 @@ def test_who_has_waited_enough_has_the_answer_of_now_without_the_mark():
     assert not asked.again[0] and not asked.again[-1] and len(asked.again) > 1
 
 
-def test_a_wait_that_is_over_while_it_is_asked_again_has_the_whole_answer_all_the_same(monkeypatch):
+def test_a_wait_that_ends_during_a_repeated_check_gets_the_complete_answer(monkeypatch):
     now, asked = [0.0], []
     monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
@@ -81,9 +81,7 @@ def test_nobody_is_asked_for_a_caller_who_has_gone():
 
 
 @pytest.mark.parametrize(("limit", "others"), [("WAITS_OF_ONE", "a"), ("WAITS", "b")])
-def test_beyond_the_limit_of_those_who_wait_one_is_answered_at_once_and_later_again_kept_back(
-    monkeypatch, limit, others
-):
+def test_a_call_beyond_the_limit_of_waits_is_answered_at_once(monkeypatch, limit, others):
     monkeypatch.setattr(waits, limit, 1)
 
     async def both():

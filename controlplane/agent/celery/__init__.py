@@ -1,33 +1,36 @@
-"""Protects the workers of a Celery application: a dead worker's tasks run again within seconds, tasks unchanged.
+"""Protection of the workers of a Celery application: the tasks of a dead worker run again within seconds.
 
     from controlplane.agent.celery import protect
     protect(app)
 
-Nothing happens in processes that only publish, and nothing to other applications of the same process: there are no
-global signals, only bootsteps of this application's workers.
+Tasks stay unchanged. Processes that only publish stay unchanged, too. So do other applications in the same process,
+because the protection uses no global signals, only boot steps of this application's workers.
+
+Rooms: `worker` runs inside the Celery worker, `heart` is the process beside it, `broker` is Redis or RabbitMQ. The
+modules here belong to both processes: `messages` is their protocol.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from controlplane.agent.celery.options import UNSET, Options, remember
+from controlplane.agent.celery.options import UNSET, CeleryOptions, remember
 
 if TYPE_CHECKING:
     from celery import Celery
 
 
 def protect(app: Celery, url: str | None = None, token: str | None = None, **options: Any) -> None:
-    """Have each worker of `app` register, beat, and give back what a dead one held.
+    """Make each worker of `app` register, send heartbeats, and return the messages of lost workers.
 
     Call it right after the application is made. `url` and `token` (role worker) default to CONTROLPLANE_URL and
-    CONTROLPLANE_TOKEN, read when a worker starts; the other options are those of `Options`, by name, and default to
-    CONTROLPLANE_CELERY_… in the environment. Raises TypeError for an option that there is not.
+    CONTROLPLANE_TOKEN, which are read when a worker starts. `options` are the fields of `CeleryOptions` by name. They
+    default to CONTROLPLANE_CELERY_… in the environment. Raise TypeError for an unknown option.
     """
-    remember(app, Options.given(url=url, token=token, **options))
-    # The lowest of all defaults: a setting of the application's own stands above it. See `Unset`.
+    remember(app, CeleryOptions.chosen(url=url, token=token, **options))
+    # The lowest of all defaults, so a setting of the application overrides it. See `Unset`.
     app.add_defaults(lambda: {"task_acks_late": UNSET})
-    from controlplane.agent.celery import bootsteps, consumer_steps
+    from controlplane.agent.celery.worker import bootsteps, consumer_steps
 
     app.steps["worker"].add(bootsteps.Protection)
-    app.steps["consumer"].update({consumer_steps.OwnLeftovers, consumer_steps.Watched})
+    app.steps["consumer"].update({consumer_steps.OwnLeftovers, consumer_steps.ConsumerTicks})

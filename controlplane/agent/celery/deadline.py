@@ -1,6 +1,6 @@
-"""Until when code may run, in memory that the heart writes and every process of the worker reads.
+"""The time until which tasks may run, in memory that the heart writes and every process of the worker reads.
 
-The memory is a file's, mapped before the pool forks. 0: no limit.
+The memory is a mapped file. It is made before the pool forks, so all processes share it. 0 means no limit.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 from controlplane.agent.fence import read_uptime
 
-LOOK = 0.2  # seconds
+LOOK_EVERY = 0.2  # seconds
 DOUBLE = struct.Struct("d")
 
 
 class Deadline:
-    """On the uptime clock. Eight bytes that are aligned are written at once."""
+    """Deadline on the uptime clock, in seconds. Eight aligned bytes are written in one step."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -28,7 +28,8 @@ class Deadline:
 
     @classmethod
     def made(cls) -> Deadline:
-        descriptor = os.memfd_create("controlplane") if hasattr(os, "memfd_create") else _nameless()
+        """Return a deadline in new memory, without a limit."""
+        descriptor = os.memfd_create("controlplane") if hasattr(os, "memfd_create") else _unlinked_file()
         os.ftruncate(descriptor, mmap.PAGESIZE)
         return cls(descriptor)
 
@@ -49,11 +50,11 @@ def kill_myself() -> None:
 
 
 def watch(deadline: Deadline, stop: Callable[[], None] = kill_myself) -> threading.Thread:
-    """Stop this process when the deadline passes, whatever else is frozen."""
+    """Start a thread that calls `stop` (default: SIGKILL to this process) when the deadline passes."""
 
     def look() -> None:
         while not deadline.has_passed():
-            time.sleep(LOOK)
+            time.sleep(LOOK_EVERY)
         stop()
 
     thread = threading.Thread(target=look, name="controlplane-fence", daemon=True)
@@ -61,7 +62,7 @@ def watch(deadline: Deadline, stop: Callable[[], None] = kill_myself) -> threadi
     return thread
 
 
-def _nameless() -> int:
+def _unlinked_file() -> int:
     import tempfile
 
     descriptor, path = tempfile.mkstemp()

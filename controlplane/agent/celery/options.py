@@ -1,4 +1,4 @@
-"""What the user says, in `protect(…)` or in the environment."""
+"""Options of the protection, from the arguments of `protect(…)` or the environment."""
 
 from __future__ import annotations
 
@@ -7,50 +7,53 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from controlplane.agent.client import check_address
+from controlplane.agent.api.client import check_address
 
 OFF = "off"
+INSTANCE_VARIABLE = "CONTROLPLANE_CELERY_INSTANCE"  # in the environment of all processes that a worker starts
 RECORDINGS = ("servers", "notable", "everything")
 WHEN_STUCK = ("flag", "cordon")
 
 
 class Unset(int):
-    """False as the default of `task_acks_late`, told by its type from a False that somebody wrote."""
+    """Default value False of `task_acks_late`. Its type distinguishes it from False in the application's settings."""
 
 
 UNSET = Unset(0)
 
 
 @dataclass(frozen=True)
-class Options:
-    """Seconds unless it says otherwise. None: the control plane's own setting."""
+class CeleryOptions:
+    """Options of `protect`. Numbers are seconds, except `max_resubmissions`. None means the control plane's setting."""
 
     url: str = ""
     token: str = ""
     cluster: str = "default"
     name: str | None = None  # of the server; default: the worker's node name
-    record: str = "notable"  # "servers": no task is reported; "notable": the long, failed, retried and lost ones
+    record: str = "notable"  # "servers" reports no task; "notable" reports long, failed, retried and lost tasks
     show_arguments: bool = False
-    jobs: bool = True  # take jobs of `{"type": "celery"}`
-    max_resubmissions: int = 3  # losses of one task while its code ran, after which it is quarantined
-    condemned_for: float = 2.0  # between the mark on a lost worker's messages and their return
-    stuck_after: float = 60.0  # nothing received for so long, with messages waiting and room for them
+    jobs: bool = True  # take jobs of the type "celery"
+    max_resubmissions: int = 3  # losses of a task while its code ran; after one more, it is quarantined
+    condemned_for: float = 2.0  # time between the mark on a lost worker and the return of its messages
+    stuck_after: float = 60.0  # time without a message, although messages wait and the worker has room
     when_stuck: str = "flag"
     heartbeat_interval: float | None = None
     timeout: float | None = None
     grace: float | None = None  # the longest warm shutdown
+    fast_recovery: bool = True  # report the proved deaths of earlier workers, and make this worker's death provable
+    state_dir: str | None = None  # folder for that, shared by successive workers of a machine or container
 
     @classmethod
-    def given(cls, **arguments: Any) -> dict[str, Any]:
-        """The arguments that say something; raises TypeError for an unknown one."""
+    def chosen(cls, **arguments: Any) -> dict[str, Any]:
+        """Return the arguments that are not None. Raise TypeError for an unknown one."""
         known = {field.name for field in fields(cls)}
         if unknown := set(arguments) - known:
             raise TypeError(f"protect() takes no {', '.join(sorted(unknown))}; it takes {', '.join(sorted(known))}")
         return {name: value for name, value in arguments.items() if value is not None}
 
     @classmethod
-    def read(cls, given: dict[str, Any], environment: dict[str, str] | os._Environ[str] = os.environ) -> Options:
-        """Raises ValueError with a sentence for the user."""
+    def read(cls, given: dict[str, Any], environment: dict[str, str] | os._Environ[str] = os.environ) -> CeleryOptions:
+        """Return the options from `given`, then from the environment. Raise ValueError with a message for the user."""
         options = cls()
         for field in fields(cls):
             variable = variable_of(field.name)
@@ -67,8 +70,11 @@ class Options:
     def is_off(self) -> bool:
         return self.url.lower() == OFF
 
-    def config(self) -> dict[str, Any]:
-        """What the server asks to be judged by. At once: messages are redelivered, there is nothing to wait for."""
+    def server_config(self) -> dict[str, Any]:
+        """Return the settings that the registration asks for.
+
+        The strategy is IMMEDIATELY, because a lost worker's messages are redelivered and it must not resume its tasks.
+        """
         asked = {
             "heartbeat_interval_seconds": self.heartbeat_interval,
             "timeout_seconds": self.timeout,
@@ -77,31 +83,41 @@ class Options:
         chosen = {key: value for key, value in asked.items() if value is not None}
         return {"worker_task_restart_strategy": "IMMEDIATELY", **chosen}
 
-    def _checked(self) -> Options:
+    def _checked(self) -> CeleryOptions:
         if self.is_off:
             return self
         missing = [name for name in ("url", "token") if not getattr(self, name)]
         if missing:
             names = " and ".join(variable_of(name) for name in missing)
-            raise ValueError(f"protect() needs {names} (CONTROLPLANE_URL={OFF} runs this worker unprotected)")
+            raise ValueError(f"protect() needs {names}. CONTROLPLANE_URL={OFF} starts this worker without protection.")
         check_address(self.url)
         for name, choices in (("record", RECORDINGS), ("when_stuck", WHEN_STUCK)):
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name} ({variable_of(name)}): {getattr(self, name)!r} is none of {choices}")
-        if self.max_resubmissions < 0 or self.condemned_for < 1 or self.stuck_after <= 0:
-            raise ValueError("max_resubmissions is at least 0, condemned_for at least 1 s, stuck_after more than 0 s")
+                raise ValueError(
+                    f"{name} ({variable_of(name)}) is {getattr(self, name)!r} but must be one of {choices}"
+                )
+        if self.max_resubmissions < 0:
+            raise ValueError(f"max_resubmissions is {self.max_resubmissions} but must be at least 0")
+        if self.condemned_for < 1:
+            raise ValueError(f"condemned_for is {self.condemned_for:g} s but must be at least 1 s")
+        if self.stuck_after <= 0:
+            raise ValueError(f"stuck_after is {self.stuck_after:g} s but must be more than 0 s")
         return self
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of an option."""
-    return f"CONTROLPLANE_{name.upper()}" if name in ("url", "token") else f"CONTROLPLANE_CELERY_{name.upper()}"
+    """Return the environment variable of an option."""
+    return (
+        f"CONTROLPLANE_{name.upper()}"
+        if name in ("url", "token", "state_dir")
+        else f"CONTROLPLANE_CELERY_{name.upper()}"
+    )
 
 
 def _parsed(name: str, value: Any) -> Any:
     if name == "max_resubmissions":
         return int(value)
-    if name in ("show_arguments", "jobs"):
+    if name in ("show_arguments", "jobs", "fast_recovery"):
         if str(value).lower() not in ("true", "false", "1", "0"):
             raise ValueError(f"{value!r} is neither true nor false")
         return str(value).lower() in ("true", "1")
@@ -117,6 +133,6 @@ def remember(app: Any, given: dict[str, Any]) -> None:
     _given[app] = given
 
 
-def options_of(app: Any) -> Options:
-    """Raises ValueError with a sentence for the user."""
-    return Options.read(_given.get(app, {}))
+def options_of(app: Any) -> CeleryOptions:
+    """Return the options of an application. Raise ValueError with a message for the user."""
+    return CeleryOptions.read(_given.get(app, {}))

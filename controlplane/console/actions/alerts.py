@@ -1,4 +1,4 @@
-"""What an operator does about alerts: mute a rule, unmute it, try the channels."""
+"""Operator actions on alerts: mute a rule, unmute it, test the channels."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from controlplane.console.actions.fields import DurationField
 from controlplane.console.actions.servers import OptionalNoteForm
 
 PERMISSION = "liveness.change_maintenance"
-"""Of what holds for the whole instance, and can be undone."""
+"""Permission for actions on the whole instance that can be undone."""
 
 
 @dataclass(frozen=True)
@@ -20,26 +20,28 @@ class AlertAction:
 
 
 MUTE = AlertAction(
-    "mute", "Mute", "Nobody is told of what it finds until then. What is still there at the end is told then; that an "
-    "incident is over is told all the same, if its beginning was.",
+    "mute", "Mute", "Until then, no message is sent when this rule finds something. Incidents that are still open at "
+    "the end are announced then. The end of an incident is announced anyway if its beginning was.",
 )  # fmt: skip
 UNMUTE = AlertAction(
-    "unmute", "Unmute", "What it finds is told again, and what it has found meanwhile and is still there."
+    "unmute",
+    "Unmute",
+    "Messages are sent again. Incidents that began in the meantime and are still open are announced.",
 )
 TEST = AlertAction(
-    "test", "Send a test", "A test message for each channel is written to the outbox and goes out with the next check. "
-    "What came of it stands on the page of alerts.",
+    "test", "Send a test", "A test message for each channel is added to the outbox and sent at the next check. "
+    "The alerts page shows the result.",
 )  # fmt: skip
 
 
 class MuteForm(OptionalNoteForm):
     field_order = ("duration", "note")
     duration = DurationField(
-        label="For", initial="1h", presets=("30m", "1h", "4h", "24h", "7d"), help_text="30m, 2h, 1d."
+        label="Duration", initial="1h", presets=("30m", "1h", "4h", "24h", "7d"), help_text="30m, 2h, 1d."
     )
 
     def clean_duration(self) -> float:
         seconds: float = self.cleaned_data["duration"]
         if seconds <= 0:
-            raise ValidationError("That is no time at all.")
+            raise ValidationError("Enter a duration longer than 0 s, like 30m.")
         return seconds

@@ -1,8 +1,8 @@
-"""The page that an action is confirmed on: what would happen (GET), then, with a note, it happens (POST).
+"""Confirmation page of an action: it shows the effect (GET) and performs the action with a note (POST).
 
-What is acted on stands in the address: `?pick=ID` for each that was chosen, or `?all=1` and a filter. One is acted on
-at once, if it is still as it was seen. Several are a batch (jobs/services/batches.py), of which the request itself does
-the first; of what a filter matches nothing is touched that came after the look.
+The URL names the objects: `?pick=ID` for each one, or `?all=1` with a filter. One object is changed at once if its
+state is still the one shown. Several objects become a batch (jobs/services/batches.py), and the request itself
+processes its first items. Objects that began to match the filter after the preview are left out.
 """
 
 from collections import Counter
@@ -20,11 +20,9 @@ from django.urls import reverse
 
 from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.servers import OperatorAction, request_actor
-from controlplane.console.selectors.filters.base import Filter
-from controlplane.console.selectors.ids import parse_uuid
-from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import (
+from controlplane.console.page import (
     FORM_METHODS,
+    HOME,
     View,
     reached_namespaces,
     render_page,
@@ -32,6 +30,8 @@ from controlplane.console.views.page import (
     require_reader,
     sees,
 )
+from controlplane.console.selectors.filters.base import Filter
+from controlplane.core.ids import parse_uuid
 from controlplane.core.problems import Problem
 from jobs.models import Batch, BatchItem
 from jobs.services import batches
@@ -41,24 +41,27 @@ from liveness.selectors.namespaces import rows_within
 
 MOST_AT_ONCE, REFUSALS_SHOWN = 400, 10
 BATCH = 200
-"""Items that the request itself does; the executors do the rest."""
+"""Items that the request itself processes. The executors process the rest."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What can be acted on: servers, jobs or executions."""
+    """Kind of object that actions apply to."""
 
     noun: str
-    """As in `VIEWS`: its pages are for those who may view it."""
+    """Key of `VIEWS`: the pages need this view permission."""
     rows: Callable[[], QuerySet[Any]]
     filter: type[Filter]
     decisive_columns: tuple[str, ...]
-    """The columns that an action's `guard` looks at."""
+    """Columns that the `guard` of an action reads."""
     every: str
     one: str
     describe_row: Callable[[Any], str]
     consequences: Callable[[str, list[Any]], list[Any]] = field(default=lambda name, rows: [])
-    """The jobs that would move too, of those that were picked: for those who may view jobs."""
+    """Function that lists the jobs of the picked objects that would move.
+
+    Shown only with the permission to view jobs.
+    """
 
     def format_count(self, count: int) -> str:
         return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
@@ -66,13 +69,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is acted on, as the address says it."""
+    """Objects named in the URL."""
 
     target: Target
     picks: list[UUID]
     filter: Filter | None
     namespaces: frozenset[str] | None
-    """Those that the operator reaches."""
+    """Namespaces that the operator may view. None means all."""
 
     @classmethod
     def from_request(cls, target: Target, request: HttpRequest) -> "Selection":
@@ -100,14 +103,14 @@ class Selection:
 
 
 def build_action_page(target: Target, action: OperatorAction) -> View:
-    """The page of one action."""
+    """Return the view of one action."""
 
     @require_reader(target.noun, FORM_METHODS)
     def show_action(request: HttpRequest) -> HttpResponse:
         require_permission(request, action.permission)
         selection = Selection.from_request(target, request)
         if not selection.filter and not 0 < len(selection.picks) <= MOST_AT_ONCE:
-            messages.error(request, f"Choose a {target.noun} first, and at most {MOST_AT_ONCE} at once.")
+            messages.error(request, f"Select at least one {target.noun}, and at most {MOST_AT_ONCE}.")
             return redirect(selection.back)
         form = action.form(request.POST if request.method == "POST" else None)
         if not form.is_valid():
@@ -121,7 +124,7 @@ def build_action_page(target: Target, action: OperatorAction) -> View:
 def show_preview(
     request: HttpRequest, selection: Selection, action: OperatorAction, form: Any, problem: str = ""
 ) -> HttpResponse:
-    """What would happen; or, with a problem, why it did not."""
+    """Show the effect of the action, or the reason why it was not performed."""
     target, shown = selection.target, {}
     if selection.filter:
         counts, _ = sort_outcomes(selection.rows, target, action)
@@ -133,7 +136,7 @@ def show_preview(
             "seen": total,
             "most": max(0, would - batches.MOST_ITEMS) and batches.MOST_ITEMS,
         }
-        subject = f"{target.format_count(total)} ({selection.filter.words or 'all there are'})"
+        subject = f"{target.format_count(total)} ({selection.filter.words or 'all'})"
     else:
         rows = list(selection.rows)
         refusals = [(row, target.describe_row(row), action.refusal_reason(row)) for row in rows]
@@ -154,7 +157,7 @@ def render_confirmation(
 
 
 def sort_outcomes(rows: QuerySet[Any], target: Target, action: OperatorAction) -> tuple[Counter[str | None], Q]:
-    """Of how many it would be done (None), and of how many it would be refused, by why; and which those of None are."""
+    """Count the rows by the reason of refusal (None: allowed). Return also the condition for the allowed rows."""
     outcomes: Counter[str | None] = Counter()
     applies = []
     for row in rows.order_by().values(*target.decisive_columns).annotate(row_count=Count("pk")):
@@ -174,11 +177,11 @@ def sort_outcomes(rows: QuerySet[Any], target: Target, action: OperatorAction) -
 
 
 def perform_on_one(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
-    """At once; a 409 with the page again when nothing was done."""
+    """Perform the action at once. If it is refused, show the page again with a 409."""
     [pick], target = selection.picks, selection.target
     seen = dict(read_seen(request, selection)).get(pick)
     if seen is None:
-        return show_preview(request, selection, action, form, "Nothing was chosen.")
+        return show_preview(request, selection, action, form, "Nothing was selected.")
     user: Any = request.user
     try:
         result = perform_operation(
@@ -187,14 +190,14 @@ def perform_on_one(request: HttpRequest, selection: Selection, action: OperatorA
         )  # fmt: skip
     except Problem as problem:
         return show_preview(request, selection, action, form, problem.detail)
-    report_outcome(request, target, action, 1, [])
+    report_outcome(request, selection, action, 1, [])
     if isinstance(result, UUID):
         return redirect(target.one, result)
     return redirect(target.every if action.is_removal else selection.back)
 
 
 def perform_on_many(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
-    """As a batch, of which some is done here and now."""
+    """Create a batch and process its first items."""
     target, left_out = selection.target, []
     if key := form.cleaned_data.get("key"):
         sent_before = Batch.objects.filter(key=key).first()
@@ -203,18 +206,18 @@ def perform_on_many(request: HttpRequest, selection: Selection, action: Operator
     if selection.filter:
         until, seen = parse_uuid(request.POST.get("until")), read_number(request, "seen")
         if until is None:
-            return show_preview(request, selection, action, form, "Look at the preview first.")
+            return show_preview(request, selection, action, form, "Open the preview first.")
         rows = selection.rows.filter(pk__lte=until)
         outcomes, applies = sort_outcomes(rows, target, action)
         if (matched := sum(outcomes.values())) > seen:
-            grown = f"There were {seen:,} when you looked and there are {matched:,} now."
+            grown = f"The preview showed {seen:,}, but now {matched:,} match."
             return show_preview(request, selection, action, form, grown)
         left_out = [(why, count) for why, count in outcomes.most_common() if why]
         ids = rows.filter(applies).order_by("pk").values_list("pk", flat=True)
         items = [(id, "") for id in ids[: batches.MOST_ITEMS]]
-        chosen, nothing = selection.filter.words or "all there are", "It applies to none of them any more."
+        chosen, nothing = selection.filter.words or "all", "It no longer applies to any of them."
     else:
-        items, chosen, nothing = read_seen(request, selection), "chosen one by one", "Nothing was chosen."
+        items, chosen, nothing = read_seen(request, selection), "selected one by one", "Nothing was selected."
     if not items:
         return show_preview(request, selection, action, form, nothing)
     parameters = {name: value for name, value in form.cleaned_data.items() if name != "note"}
@@ -230,7 +233,7 @@ def perform_on_many(request: HttpRequest, selection: Selection, action: Operator
 def answer_batch(
     request: HttpRequest, selection: Selection, action: OperatorAction, form: Any, batch: Batch
 ) -> HttpResponse:
-    """The page of the batch; of a few that were picked, and are done, what came of them in words."""
+    """Redirect to the batch, or report the outcome here if few objects were picked and all are done."""
     if selection.filter or batch.state == BatchState.RUNNING or batch.refused > REFUSALS_SHOWN:
         return redirect("instance:batch", batch.pk)
     names = {row.pk: selection.target.describe_row(row) for row in selection.rows}
@@ -238,19 +241,28 @@ def answer_batch(
     refused = [f"{names.get(item.subject_id, item.subject_id)}: {item.reason}" for item in items]
     if not batch.done:
         return show_preview(request, selection, action, form, " ".join(refused))
-    report_outcome(request, selection.target, action, batch.done, refused)
+    report_outcome(request, selection, action, batch.done, refused)
     return redirect(selection.back)
 
 
 def read_seen(request: HttpRequest, selection: Selection) -> list[tuple[UUID, str]]:
-    """Of those that were picked, what was seen of each: its state, and the attempt of a job that is held."""
+    """Return for each picked object the state that the form showed, and for a held job also its attempt."""
     seen = (text.partition(" ") for text in request.POST.getlist("seen"))
     ids = ((parse_uuid(id), state) for id, _, state in seen)
     return [(id, state) for id, state in dict(ids).items() if id and id in selection.picks and state]
 
 
-def report_outcome(request: HttpRequest, target: Target, action: OperatorAction, done: int, refused: list[str]) -> None:
-    messages.success(request, f"{action.label}: done to {target.format_count(done)}.")
+def report_outcome(
+    request: HttpRequest, selection: Selection, action: OperatorAction, done: int, refused: list[str]
+) -> None:
+    """Show messages with the number of objects. A cancellation is only requested if its object has not ended yet."""
+    count = selection.target.format_count
+    open_ones = selection.rows.filter(finished_at=None).count() if action.requested else 0
+    asked = min(done, max(0, open_ones - len(refused)))
+    if done > asked:
+        messages.success(request, f"{action.done or action.label}: {count(done - asked)}.")
+    if asked:
+        messages.success(request, f"{action.requested}: {count(asked)}. Waiting for the worker to confirm.")
     for reason in refused:
         messages.warning(request, f"Not done: {reason}")
 

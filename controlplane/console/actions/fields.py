@@ -1,4 +1,4 @@
-"""Fields of the forms of actions."""
+"""Form fields of actions."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from controlplane.core.durations import parse_duration
 
 
 class PresetInput(forms.TextInput):
-    """A text, with what is mostly typed to choose from: by a click where there is a script (instance.js)."""
+    """Text input with suggestions. With JavaScript (instance.js), a click on a suggestion fills it in."""
 
     def __init__(self, presets: tuple[str, ...]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class PresetInput(forms.TextInput):
 
 
 class DurationField(forms.CharField):
-    """Seconds, as people write them; None where it may be left out."""
+    """Duration in seconds, written like 5m or 24h. None if it is optional and empty."""
 
     def __init__(self, *, presets: tuple[str, ...] = (), **options: Any) -> None:
         if presets:
@@ -46,5 +46,5 @@ class DurationField(forms.CharField):
         except ValueError as error:
             raise ValidationError(str(error)) from None
         if seconds is None:
-            raise ValidationError("This needs a length of time, like 45s, 5m or 24h.")
+            raise ValidationError("Enter a duration, like 45s, 5m or 24h.")
         return seconds

@@ -1,4 +1,4 @@
-"""What an operator may do to a job or an execution, in words and as a service."""
+"""Operator actions on jobs and executions."""
 
 from django import forms
 
@@ -8,7 +8,7 @@ from jobs.services import guards
 
 class ResubmitForm(OnceForm):
     drop_checkpoint = forms.BooleanField(
-        required=False, label="Drop its checkpoint", help_text="It begins anew, not where its code had come to."
+        required=False, label="Delete the checkpoint", help_text="The job starts from the beginning."
     )
 
 
@@ -16,19 +16,19 @@ JOB_ACTIONS = {
     action.name: action
     for action in (
         OperatorAction(
-            "cancel", "Cancel", "A waiting job ends now; a running one when its worker confirms, unless it completes "
-            "first.", "jobs.cancel_workerjob",
+            "cancel", "Cancel", "A waiting job ends now. A running job ends when its worker confirms, unless it "
+            "completes first.", "jobs.cancel_workerjob",
             "cancel_job",
-            guards.ensure_may_cancel_job, is_grave=True,
+            guards.ensure_may_cancel_job, is_grave=True, done="Cancelled", requested="Cancellation requested",
         ),
         OperatorAction(
-            "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
-            "submitted again, as another job. A Celery task in quarantine goes back to its queue.",
+            "resubmit", "Resubmit", "A running job is taken from its worker and waits again. An ended job is "
+            "submitted again as a new job. A Celery task in quarantine goes back to its queue.",
             "jobs.resubmit_workerjob", "resubmit_job", guards.ensure_may_resubmit_job,
             ResubmitForm,
         ),
         OperatorAction(
-            "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never retried.", "jobs.fail_workerjob",
+            "fail", "Fail", "The job is FAILED with FAILED_BY_OPERATOR and is never retried.", "jobs.fail_workerjob",
             "fail_job",
             guards.ensure_may_fail_job, is_grave=True,
         ),
@@ -38,31 +38,33 @@ JOB_ACTIONS = {
 
 RESUBMIT_AGAIN_ACTION = {
     "resubmit_again": OperatorAction(
-        "resubmit_again", "Resubmit again", "It was resubmitted before, as another job. Resubmitted again, both run.",
+        "resubmit_again", "Resubmit again", "This job was already resubmitted as another job. Both will run.",
         "jobs.resubmit_workerjob", "resubmit_job_again", guards.ensure_may_resubmit_job_again,
         ResubmitForm, is_grave=True,
     ),
 }  # fmt: skip
-"""Apart from the others, so that nobody does it to a whole list by mistake."""
+"""Separate from the other actions, so that it is not offered for whole lists."""
 
 EXECUTION_ACTIONS = {
     action.name: action
     for action in (
         OperatorAction(
-            "cancel", "Cancel", "What waits ends now, what runs when its worker confirms; children too. No hook runs.",
+            "cancel", "Cancel", "Waiting steps end now, running steps when their worker confirms. Child executions end "
+            "too. No hook runs.",
             "jobs.cancel_execution",
             "cancel_execution",
-            guards.ensure_may_cancel_execution, is_grave=True,
+            guards.ensure_may_cancel_execution, is_grave=True, done="Cancelled",
+            requested="Cancellation requested",
         ),
         OperatorAction(
-            "restart", "Restart where it failed", "A new execution starts. Steps that completed are kept, with their "
-            "outputs, and do not run again; the others do, and what depends on them. This one stays as it is.",
+            "restart", "Restart where it failed", "A new execution starts. It keeps completed steps with their outputs "
+            "and runs the other steps and their dependents. This execution does not change.",
             "jobs.rerun_execution",
             "restart_execution", guards.ensure_may_restart_execution,
             OnceForm,
         ),
         OperatorAction(
-            "rerun", "Run again", "A new execution starts, with the same steps and inputs. This one stays as it is.",
+            "rerun", "Run again", "A new execution starts with the same steps and inputs. This one does not change.",
             "jobs.rerun_execution",
             "rerun_execution", guards.ensure_may_rerun_execution,
             OnceForm,
@@ -72,7 +74,7 @@ EXECUTION_ACTIONS = {
 
 DISMISS_ACTION = {
     "dismiss": OperatorAction(
-        "dismiss", "Dismiss", "It stays FAILED and leaves the quarantine: somebody has looked at it.",
+        "dismiss", "Dismiss", "The job stays FAILED and leaves the quarantine, because it was reviewed.",
         "jobs.dismiss_workerjob", "dismiss_job",
         guards.ensure_may_dismiss_job,
     ),

@@ -1,4 +1,4 @@
-"""What is done from the pages stands in the admin's log as well, beside the event that the service writes."""
+"""Entries in the Django admin log for actions on the pages. The services also write their own events."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from django.contrib.auth import get_user_model
 
 
 def write_log_entry(user: Any, row: Any, label: str, note: str) -> None:
-    """The entry of one thing, by the key of a user."""
+    """Write an entry about one object. `user` is the primary key of the user."""
     LogEntry.objects.log_actions(user, [row], CHANGE, f"{label}: {note}".rstrip(": "), single_object=True)
 
 
 def log_item(sender: object, item: Any, row: Any, **_: object) -> None:
-    """The entry of what a batch has done, by the user who began it; none where there is no such user any more."""
+    """Write an entry for one processed item of a batch, unless its user was deleted."""
     if row is None or item.user_key is None:
         return
     if user := get_user_model()._default_manager.filter(pk=item.user_key).values_list("pk", flat=True).first():

@@ -1,4 +1,4 @@
-"""What an operator does to the whole control plane, or to a cluster, in words; and the form that asks for how long."""
+"""Operator actions on the whole control plane or on a cluster."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ from controlplane.console.actions.servers import NoteForm, OptionalNoteForm
 class EnterForm(OptionalNoteForm):
     field_order = ("duration", "note")
     duration = DurationField(
-        label="For", required=False, initial="1h", presets=("30m", "1h", "4h", "24h"),
-        help_text="30m, 2h, 1d: then it ends by itself. Empty: until somebody ends it.",
+        label="Duration", required=False, initial="1h", presets=("30m", "1h", "4h", "24h"),
+        help_text="Like 30m, 2h or 1d. Leave it empty to end it by hand.",
     )  # fmt: skip
 
     def clean_duration(self) -> float | None:
         seconds: float | None = self.cleaned_data["duration"]
         if seconds is not None and seconds <= 0:
-            raise ValidationError("That is no time at all.")
+            raise ValidationError("Enter a duration longer than 0 s, like 30m, or leave it empty.")
         return seconds
 
 
 @dataclass(frozen=True)
 class InstanceAction:
-    """What is done to a scope: a cluster, or the whole control plane."""
+    """Action on a cluster or on the whole control plane."""
 
     name: str
     label: str
@@ -35,12 +35,12 @@ class InstanceAction:
 
 
 ENTER = InstanceAction(
-    "enter", "Enter maintenance", "Its workers get no new work. What runs finishes, what is submitted waits, and no "
-    "job fails because nobody takes it.", "liveness.change_maintenance", EnterForm,
+    "enter", "Enter maintenance", "Workers get no new work. Running jobs finish, submitted jobs wait, and no job fails "
+    "for lack of a worker.", "liveness.change_maintenance", EnterForm,
 )  # fmt: skip
-EXIT = InstanceAction("exit", "Exit maintenance", "Work is given out again.", "liveness.change_maintenance")
+EXIT = InstanceAction("exit", "Exit maintenance", "Workers get work again.", "liveness.change_maintenance")
 RELEASE = InstanceAction(
-    "release", "Release the brake", "The silent servers that it holds are disconnected by the next liveness check, and "
-    "what they hold moves. One that is cut off runs it a second time, and its reports are refused.",
+    "release", "Release the brake", "The next liveness check disconnects the silent servers that the brake holds, and "
+    "their jobs move. If a server is only cut off, its jobs run twice and its own reports are refused.",
     "liveness.release_brake", NoteForm, is_grave=True,
 )  # fmt: skip

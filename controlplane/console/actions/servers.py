@@ -1,4 +1,4 @@
-"""What an operator may do to a server, in words and as a service; and the forms that ask him why."""
+"""Operator actions on servers, and the forms that ask for a note."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,15 @@ from django import forms
 from django.http import HttpRequest
 
 from controlplane.console.actions.fields import DurationField
+from controlplane.core.bounds import NOTE_LENGTH
 from controlplane.core.problems import Problem
-from controlplane.core.rest import NOTE_LENGTH, clean
+from controlplane.core.rest import clean
 from liveness.services import operations
 from liveness.services.action_events import format_actor
 
 
-class NoteField(forms.CharField):
-    """A note is one line, also of who writes it on several."""
+class NoteFormField(forms.CharField):
+    """Note on one line. Line breaks become spaces."""
 
     default_validators = [clean]
 
@@ -25,24 +26,24 @@ class NoteField(forms.CharField):
 
 
 class NoteForm(forms.Form):
-    note = NoteField(
+    note = NoteFormField(
         max_length=NOTE_LENGTH,
         widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "autofocus": True}),
-        help_text="Why you do this. Kept with your name and the time.",
+        help_text="Reason for this action. Stored with your name and the time.",
     )
 
 
 class OptionalNoteForm(NoteForm):
-    """Of what can be undone."""
+    """Form of an action that can be undone."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["note"].required = False
-        self.fields["note"].label = "Note (not required)"
+        self.fields["note"].label = "Note (optional)"
 
 
 class OnceForm(NoteForm):
-    """Of what would be done again by a form that is sent twice."""
+    """Form with a key, for actions that would otherwise run again if the form is sent twice."""
 
     key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
@@ -50,8 +51,8 @@ class OnceForm(NoteForm):
 class CordonForm(OptionalNoteForm):
     field_order: tuple[str, ...] = ("duration", "note")
     duration = DurationField(
-        label="For", required=False, presets=("30m", "1h", "4h", "24h"),
-        help_text="30m, 2h, 1d: then it gets work again by itself. Empty: until somebody ends it.",
+        label="Duration", required=False, presets=("30m", "1h", "4h", "24h"),
+        help_text="Like 30m, 2h or 1d. Then it gets work again. Leave it empty to end it by hand.",
     )  # fmt: skip
 
 
@@ -60,30 +61,35 @@ class DrainForm(CordonForm):
     deadline = DurationField(
         required=False,
         presets=("5m", "30m", "2h", "24h"),
-        help_text="45s, 5m, 24h; the grace period of each unless given. Then it gives back what it still holds.",
+        help_text="Like 45s, 5m or 24h. Then the remaining jobs are given back. Leave it empty for the grace period "
+        "of each server.",
     )
 
 
 @dataclass(frozen=True)
 class OperatorAction:
-    """What an operator may do to one thing: in a word, in a sentence, and as a service."""
+    """Action on one object: its texts, its permission and its service."""
 
     name: str
     label: str
     then: str
     permission: str
     operation: str
-    """Of `OPERATIONS`: the service that does it."""
+    """Key of `OPERATIONS`: the service that performs it."""
     guard: Callable[[Any], None]
-    """Raises the Problem that says why it does not apply now."""
+    """Function that raises a Problem if the action does not apply now."""
     form: type[NoteForm] = NoteForm
     is_grave: bool = False
-    """It ends something that cannot be had back: it stands apart, and is red."""
+    """True if it cannot be undone. Its button is red and separate from the others."""
     is_removal: bool = False
-    """Afterwards the thing has no page any more."""
+    """True if the object has no page afterwards."""
+    done: str = ""
+    """Message after success, like "Cordoned". Empty means the label."""
+    requested: str = ""
+    """Message for objects that have not ended yet, like "Cancellation requested"."""
 
     def refusal_reason(self, subject: Any) -> str | None:
-        """Why nothing would happen to it; None: it would."""
+        """Return why the action does not apply to this object, or None if it applies."""
         try:
             self.guard(subject)
         except Problem as problem:
@@ -95,26 +101,28 @@ SERVER_ACTIONS = {
     action.name: action
     for action in (
         OperatorAction(
-            "cordon", "Cordon", "It gets no new work. What it holds goes on.", "liveness.cordon_server",
-            "cordon_server", operations.ensure_may_cordon, CordonForm,
+            "cordon", "Cordon", "The server gets no new work. Its current jobs continue.", "liveness.cordon_server",
+            "cordon_server", operations.ensure_may_cordon, CordonForm, done="Cordoned",
         ),
         OperatorAction(
-            "uncordon", "Uncordon", "It gets work again.", "liveness.cordon_server",
-            "uncordon_server", operations.ensure_may_uncordon, OptionalNoteForm,
+            "uncordon", "Uncordon", "The server gets work again.", "liveness.cordon_server",
+            "uncordon_server", operations.ensure_may_uncordon, OptionalNoteForm, done="Uncordoned",
         ),
         OperatorAction(
             "drain", "Drain",
-            "It gets no new work, and until the deadline to finish what it holds. Then it gives back the rest.",
+            "The server gets no new work and may finish its current jobs until the deadline. Then it gives back the "
+            "rest.",
             "liveness.drain_server", "drain_server", operations.ensure_may_drain, DrainForm,
+            done="Drain begun",
         ),
         OperatorAction(
-            "undrain", "Stop draining", "It gets work again: drain and cordon are lifted.", "liveness.drain_server",
-            "undrain_server", operations.ensure_may_undrain, OptionalNoteForm,
+            "undrain", "Stop draining", "The server gets work again. Drain and cordon end.", "liveness.drain_server",
+            "undrain_server", operations.ensure_may_undrain, OptionalNoteForm, done="Drain stopped",
         ),
         OperatorAction(
             "disconnect", "Disconnect now",
-            "It counts as lost and is told to end. Jobs that have not started move at once, running ones by its "
-            "restart strategy. It never comes back: a restart is another server.",
+            "The server counts as lost and is ordered to end. Jobs that have not started move at once, running ones "
+            "by its restart strategy. It cannot return: a restarted process registers as a new server.",
             "liveness.disconnect_server", "disconnect_server", operations.ensure_may_disconnect,
             is_grave=True,
         ),
@@ -125,7 +133,7 @@ SERVER_ACTIONS = {
 def list_permitted_actions(
     request: HttpRequest, actions: dict[str, OperatorAction], subject: Any = None
 ) -> list[OperatorAction]:
-    """The actions that this reader may take; of one thing, those that apply to it now."""
+    """Return the actions that the user may perform. With a subject, only those that apply to it now."""
     permitted = [action for action in actions.values() if request.user.has_perm(action.permission)]
     return permitted if subject is None else [action for action in permitted if action.refusal_reason(subject) is None]
 

@@ -1,4 +1,4 @@
-"""What can be acted on from the pages, and what would become of what it holds."""
+"""Objects that the pages can act on, and the consequences of an action for their jobs."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from controlplane.console.actions.bulk_actions import Target
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS, QUARANTINE_ACTIONS, RESUBMIT_AGAIN_ACTION
 from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
 from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
-from controlplane.console.presenters.formatting import time_since
+from controlplane.console.formatting import time_since
 from controlplane.console.presenters.jobs import name_job, short_id
-from controlplane.console.selectors.filters.executions import ExecutionFilter, TriggerFilter
-from controlplane.console.selectors.filters.jobs import JobFilter, QuarantineFilter
-from controlplane.console.selectors.filters.servers import ServerFilter
+from controlplane.console.selectors.filters.executions import ExecutionListFilter, TriggerListFilter
+from controlplane.console.selectors.filters.jobs import JobListFilter, QuarantineFilter
+from controlplane.console.selectors.filters.servers import ServerListFilter
 from jobs.models import Attempt
 from jobs.selectors.executions import visible_executions
 from jobs.selectors.jobs import DetailedJob, actionable_jobs, actionable_quarantine
@@ -27,7 +27,7 @@ HELD_SHOWN = 200
 
 
 def list_consequences(name: str, servers: list[TimedServer]) -> list[tuple[Any, str, SafeString, str]]:
-    """The attempts that these servers hold, and what would become of each."""
+    """Return the attempts that these servers hold, and what would happen to each."""
     if name not in ("drain", "disconnect"):
         return []
     by_id = {server.pk: server for server in servers}
@@ -36,11 +36,11 @@ def list_consequences(name: str, servers: list[TimedServer]) -> list[tuple[Any, 
     for attempt in held[:HELD_SHOWN]:
         server = by_id[attempt.server_id]
         if name == "drain":
-            then = "continues; given back at the deadline if it has not ended"
+            then = "continues; its server returns it at the deadline if it has not ended"
         elif attempt.state == AttemptState.CLAIMED:
-            then = "moves at once: its code has not started"
+            then = "moves at once, because its code has not started"
         else:
-            then = f"is told to end, {describe_fate_of_jobs(server, one=True)}"
+            then = f"is ordered to end, {describe_fate_of_jobs(server, one=True)}"
         label = format_html(
             "{} on {}, for {}",
             name_job(attempt.job),
@@ -60,20 +60,20 @@ def describe_job(job: DetailedJob) -> str:
 
 
 SERVERS = Target(
-    "server", servers_with_timing, ServerFilter, ("state", "cordoned_by", "drain_deadline"),
+    "server", servers_with_timing, ServerListFilter, ("state", "cordoned_by", "drain_deadline"),
     "instance:servers", "instance:server", describe_server, consequences=list_consequences,
 )  # fmt: skip
 JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")
 JOBS = Target(
-    "job", actionable_jobs, JobFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
+    "job", actionable_jobs, JobListFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
     describe_job,
 )  # fmt: skip
 EXECUTIONS = Target(
-    "execution", visible_executions, ExecutionFilter, ("state",), "instance:executions",
+    "execution", visible_executions, ExecutionListFilter, ("state",), "instance:executions",
     "instance:execution", lambda execution: str(execution.name),
 )  # fmt: skip
 TRIGGERS = Target(
-    "trigger", triggers_with_guards, TriggerFilter, ("enabled", "in_flight"),
+    "trigger", triggers_with_guards, TriggerListFilter, ("enabled", "in_flight"),
     "instance:triggers", "instance:trigger", str,
 )  # fmt: skip
 QUARANTINED = Target(
@@ -88,7 +88,7 @@ ACTIONS: tuple[tuple[str, Target, dict[str, OperatorAction]], ...] = (
     ("triggers", TRIGGERS, TRIGGER_ACTIONS | DELETE_ACTION),
     ("quarantine", QUARANTINED, QUARANTINE_ACTIONS),
 )
-"""What can be done to what, and the folder of its addresses."""
+"""Folder in the URL, target and actions for each list."""
 PERMISSIONS = {action.operation: action.permission for _, _, actions in ACTIONS for action in actions.values()}
-"""The permission that each operation takes."""
+"""Permission that each operation needs."""
 TARGETS = {Subject.SERVER: SERVERS, Subject.JOB: JOBS, Subject.EXECUTION: EXECUTIONS, Subject.TRIGGER: TRIGGERS}

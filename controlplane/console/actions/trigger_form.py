@@ -1,4 +1,4 @@
-"""The form of a trigger: fields for its schedule, and plain lines, or JSON, for what it runs and starts."""
+"""Form of a trigger: fields for the schedule, and plain lines or JSON for what it runs and starts."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -8,11 +8,11 @@ from zoneinfo import available_timezones
 import orjson
 from django import forms
 
-from controlplane.agent.secret_values import mask
+from controlplane.agent.secrets.values import mask
 from controlplane.console.actions.fields import DurationField
 from controlplane.console.actions.servers import OptionalNoteForm
 from controlplane.console.actions.work_fields import (
-    ActionField,
+    ActionTextField,
     JSONTextField,
     StepsField,
     format_action,
@@ -20,59 +20,62 @@ from controlplane.console.actions.work_fields import (
     format_json,
 )
 from controlplane.core.durations import format_duration
-from jobs.api.serializers.triggers import TriggerRequest, restore_fields
+from controlplane.core.json_bodies import write_json
+from jobs.api.serializers.triggers import STORED, TriggerRequest, find_problems, restore_fields
 from jobs.models import Trigger
 from jobs.states import Missed
 
 CRON, INTERVAL = "cron", "interval"
 FIELD_OF = {"interval_seconds": "every", "timeout_seconds": "timeout"}
-"""How a field of the API is called here, where it is called otherwise."""
-STORED = (
-    "name", "cron", "interval_seconds", "timezone", "missed", "action", "payload", "tags", "priority",
-    "timeout_seconds", "max_retries", "execution",
-)  # fmt: skip
+"""Name of an API field in this form, if it differs."""
 
 
 class TriggerForm(OptionalNoteForm):
-    """A trigger as the API would take it, and why. `data_of_trigger` is what it says, once it is valid."""
+    """Trigger form with the checks of the API. `data_of_trigger` is its result once it is valid."""
 
     name = forms.CharField(max_length=255)
     namespace = forms.ChoiceField(
-        help_text="Workers of this namespace alone get its evaluations, and what it starts. It stays so."
+        help_text="Only workers of this namespace run its evaluations and executions. It cannot be changed later."
     )
     schedule = forms.ChoiceField(
-        label="Begins",
-        choices=[(CRON, "At times of the day (cron)"), (INTERVAL, "At an interval")],
+        label="Kind of schedule",
+        choices=[(CRON, "At fixed times (cron)"), (INTERVAL, "At an interval")],
         widget=forms.RadioSelect,
     )
     cron = forms.CharField(
         required=False,
         max_length=255,
         label="Cron expression",
-        help_text="Minute, hour, day, month, weekday: 0 2 * * * is each night at two, */5 * * * * every five minutes. "
-        "Of six fields the first are seconds.",
+        help_text="Minute, hour, day, month, weekday. 0 2 * * * means every day at 02:00, */5 * * * * every five "
+        "minutes. With six fields, the first one sets the seconds.",
     )
     timezone = forms.CharField(
-        required=False, label="Time zone", help_text="Of the cron expression.",
+        required=False, label="Time zone", help_text="Time zone of the cron expression.",
         widget=forms.TextInput(attrs={"list": "zones"}),
     )  # fmt: skip
-    every = DurationField(required=False, label="Interval", help_text="45s, 5m, 24h; counted from its creation.")
+    every = DurationField(
+        required=False, label="Interval", help_text="Like 45s, 5m or 24h, counted from the trigger's creation."
+    )
     missed = forms.ChoiceField(
         label="Missed slots", choices=[(word.value, word.meaning) for word in Missed], widget=forms.RadioSelect
     )
-    action = ActionField(
+    action = ActionTextField(
         label="Action",
-        help_text='A shell command whose output, like {"fire": true, "inputs": {}}, says whether the execution starts; '
-        "or any other action, as JSON.",
+        help_text="A shell command, or any action as JSON. Its output, like "
+        '{"fire": true, "inputs": {}}, decides whether the execution starts.',
     )
-    payload = JSONTextField(required=False, help_text="Of that job, as JSON. Its trigger and slot come to it anyway.")
-    tags = forms.CharField(required=False, help_text="That a worker needs to evaluate it; separated by commas.")
-    priority = forms.IntegerField(help_text="Of its evaluations; higher first.")
-    timeout = DurationField(help_text="Of each try of an evaluation.")
-    max_retries = forms.IntegerField(help_text="Of an evaluation that failed.")
+    payload = JSONTextField(
+        required=False, help_text="Payload of the evaluation job, as JSON. Trigger and slot are always added."
+    )
+    tags = forms.CharField(
+        required=False, help_text="Tags that a worker needs to run the evaluation, separated by commas."
+    )
+    priority = forms.IntegerField(help_text="Priority of evaluations. Higher runs first.")
+    timeout = DurationField(help_text="Time limit of each evaluation attempt.")
+    max_retries = forms.IntegerField(help_text="Retries of a failed evaluation.")
     execution = StepsField(
         label="Steps",
-        help_text="A name and a shell command on each line, one after the other; or any other execution, as JSON like "
+        help_text="On each line a name and a shell command, which run in this order. Or any execution as JSON, like "
         '{"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
         widget=forms.Textarea(
             attrs={**JSONTextField.widget.attrs, "rows": 14, "placeholder": "extract: ./extract.sh\nload: ./load.sh"}
@@ -85,7 +88,7 @@ class TriggerForm(OptionalNoteForm):
     def __init__(
         self, *args: Any, trigger: Trigger | None = None, namespaces: Sequence[str] = (), **kwargs: Any
     ) -> None:
-        """`namespaces`: those of which a new trigger may be; where there are not several, nothing is said of them."""
+        """Build the form. The namespace field is shown only if there are several `namespaces`."""
         super().__init__(*args, **kwargs)
         if len(namespaces) > 1:
             self.fields["namespace"].choices = [(name, name) for name in namespaces]  # type: ignore[attr-defined]
@@ -128,7 +131,7 @@ class TriggerForm(OptionalNoteForm):
 
 
 def describe_problems(problems: Any, at: str = "") -> Iterator[str]:
-    """What is wrong, each with where in the JSON it is."""
+    """Yield each problem with its place in the JSON."""
     if isinstance(problems, dict):
         for key, more in problems.items():
             name = f".{key}" if isinstance(key, str) else f"[{key}]"
@@ -142,8 +145,17 @@ def describe_problems(problems: Any, at: str = "") -> Iterator[str]:
         yield f"{at}: {problems}" if at else str(problems)
 
 
+def list_problems(trigger: Trigger) -> list[str]:
+    """Return the problems that a stored trigger would have today, each with the name of its form field."""
+    return [
+        f"{FIELD_OF.get(field, field)}: {problem}"
+        for field, problems in find_problems(trigger).items()
+        for problem in describe_problems(problems)
+    ]
+
+
 def describe_fields(trigger: Trigger) -> dict[str, Any]:
-    """What the form begins with."""
+    """Return the initial values of the form for a trigger."""
     return {
         "name": trigger.name,
         "schedule": CRON if trigger.interval_seconds is None else INTERVAL,
@@ -171,12 +183,12 @@ FIRST_FIELDS = {
     "timeout": "5m",
     "max_retries": 1,
 }
-"""What the form of a new trigger begins with."""
+"""Initial values of the form for a new trigger."""
 
 
 def digest(trigger: Trigger) -> str:
-    """Of what the form says: whether somebody else has changed it since."""
-    return sha256(orjson.dumps([getattr(trigger, name) for name in STORED], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    """Return a hash of the fields in the form, to detect changes by another user."""
+    return sha256(write_json([getattr(trigger, name) for name in STORED], orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def list_time_zones() -> list[str]:

@@ -1,4 +1,4 @@
-"""Fields for what is to run: as most of it is, in plain lines; else as JSON, as the API takes it."""
+"""Fields for actions and steps, written as plain lines or as the JSON of the API."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from django import forms
 from django.core.exceptions import ValidationError
 from rest_framework.exceptions import ParseError
 
-from controlplane.core.json_bodies import refuse_unstorable
+from controlplane.core.json_bodies import read_foreign_json, write_json
 
 PLAIN = {"type": "script", "runner": "local"}
-"""What a command on a line is, besides its text."""
+"""Fields of an action that can be written as a plain command."""
 
 
 class JSONTextField(forms.CharField):
-    """JSON as a text; where it is none, its error says the line."""
+    """JSON text. The error for invalid JSON names the line."""
 
     widget = forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "class": "is-code"})
 
@@ -24,27 +24,27 @@ class JSONTextField(forms.CharField):
 
     def read(self, text: str) -> Any:
         try:
-            data = orjson.loads(text)
-            refuse_unstorable(data)
+            return read_foreign_json(text)
         except orjson.JSONDecodeError as error:
             raise ValidationError(
                 f"This is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
             ) from None
         except ParseError as error:
             raise ValidationError(str(error.detail)) from None
-        return data
 
 
-class ActionField(JSONTextField):
-    """A shell command, or any action as JSON."""
+class ActionTextField(JSONTextField):
+    """Shell command, or any action as JSON."""
 
     def read(self, text: str) -> Any:
         return super().read(text) if is_json(text) else {"type": "script", "command": text}
 
 
 class StepsField(JSONTextField):
-    """Shell commands with names, a step on each line and one after the other, or any execution as JSON. The former are
-    a list of steps, for an execution that is called as what starts it."""
+    """Named shell commands, one step on each line and run in this order, or any execution as JSON.
+
+    Lines become a list of steps. The form then names the execution after its trigger.
+    """
 
     def read(self, text: str) -> Any:
         if is_json(text):
@@ -55,7 +55,7 @@ class StepsField(JSONTextField):
                 continue
             key, colon, command = (part.strip() for part in line.partition(":"))
             if not (key and colon and command):
-                raise ValidationError(f"Line {number} is no step: write its name and a command, like load: ./load.sh.")
+                raise ValidationError(f"Line {number} is not a step. Write a name and a command, like load: ./load.sh.")
             before = {"depends_on": [steps[-1]["key"]]} if steps else {}
             steps.append({"key": key, "action": {"type": "script", "command": command}, **before})
         return steps
@@ -66,32 +66,39 @@ def is_json(text: str) -> bool:
 
 
 def format_json(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return write_json(value, orjson.OPT_INDENT_2).decode()
 
 
 def format_action(action: dict[str, Any]) -> str:
-    """As ActionField reads it."""
-    return format_json(action) if (command := plain_command(action)) is None else command
+    """Return the action as text that ActionTextField reads."""
+    command = plain_command(action) if isinstance(action, dict) else None
+    return format_json(action) if command is None else command
 
 
 def format_execution(execution: dict[str, Any], name: str) -> str:
-    """As StepsField reads it of a trigger of this name."""
+    """Return the execution as text that StepsField reads for a trigger of this name."""
+    try:
+        lines = plain_steps(execution, name)
+    except (LookupError, TypeError, AttributeError):  # stored by another release, or by hand
+        lines = None
+    return format_json(execution) if lines is None else "\n".join(lines)
+
+
+def plain_steps(execution: dict[str, Any], name: str) -> list[str] | None:
+    """Return the lines for the execution, or None if lines cannot express all of it."""
     lines, before = [], None
     for step in execution["steps"]:
         command = plain_command(step["action"])
         plain = {"key": step["key"], "action": step["action"], **({"depends_on": [before]} if before else {})}
         if command is None or "\n" in command or ":" in step["key"] or step != plain:
-            break
+            return None
         lines.append(f"{step['key']}: {command}")
         before = step["key"]
-    else:
-        if execution.keys() == {"name", "steps"} and execution["name"] == name:
-            return "\n".join(lines)
-    return format_json(execution)
+    return lines if execution.keys() == {"name", "steps"} and execution["name"] == name else None
 
 
 def plain_command(action: dict[str, Any]) -> str | None:
-    """The command that an action is, and nothing else."""
+    """Return the command if the action consists of nothing else, otherwise None."""
     command = action.get("command")
     is_plain = {**PLAIN, **action, "command": ""} == {**PLAIN, "command": ""}
     return command if is_plain and isinstance(command, str) and command.strip() and not is_json(command) else None

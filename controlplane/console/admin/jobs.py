@@ -1,4 +1,4 @@
-"""The tables as they are, to read only (docs: controlplane/console/admin/liveness.py); and triggers, to be managed."""
+"""Django admin of jobs, attempts and executions (read-only) and of triggers (editable)."""
 
 import json
 from typing import Any, ClassVar
@@ -13,14 +13,15 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.agent.secret_values import mask
-from controlplane.console.actions.servers import NoteField, request_actor
+from controlplane.agent.secrets.values import mask
+from controlplane.console.actions.servers import NoteFormField, request_actor
 from controlplane.console.admin.liveness import ReadOnlyAdmin, mask_fields
+from controlplane.console.admin.reach import ReachedRows
+from controlplane.console.page import reached_namespaces
 from controlplane.console.presenters.jobs import describe_schedule
-from controlplane.console.selectors.ids import parse_uuid
-from controlplane.console.views.page import reached_namespaces, within_reach
+from controlplane.core.bounds import NOTE_LENGTH
+from controlplane.core.ids import parse_uuid
 from controlplane.core.problems import Problem
-from controlplane.core.rest import NOTE_LENGTH
 from jobs.api.serializers.triggers import MASKED, TriggerRequest, restore_fields
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.selectors.triggers import SLOTS_SHOWN
@@ -44,6 +45,7 @@ class WorkerJobAdmin(ReadOnlyAdmin):
 
 @admin.register(Attempt)
 class AttemptAdmin(ReadOnlyAdmin):
+    namespace_path = "job__namespace"
     list_display = ("id", "job_id", "number", "server", "state", "claimed_at", "started_at", "finished_at", "reason")
     list_filter = ("state",)
     list_select_related = ("server",)
@@ -62,10 +64,14 @@ class ExecutionAdmin(ReadOnlyAdmin):
     masked = ("definition", "inputs")
 
 
-class TriggerForm(forms.ModelForm):
-    """A trigger as the API would take it, and why."""
+class TriggerAdminForm(forms.ModelForm):
+    """Trigger form with the checks of the API, and a note."""
 
-    note = NoteField(max_length=NOTE_LENGTH, required=False, help_text="Why. Kept with who and when.")
+    note = NoteFormField(
+        max_length=NOTE_LENGTH, required=False, help_text="Reason. Stored with your name and the time."
+    )
+    namespace: str
+    """Namespace of the trigger. The form does not show it."""
 
     class Meta:
         model = Trigger
@@ -75,11 +81,11 @@ class TriggerForm(forms.ModelForm):
         )  # fmt: skip
         widgets: ClassVar = {name: forms.TextInput(attrs={"size": 40}) for name in ("name", "cron", "timezone", "tags")}
         help_texts: ClassVar = {
-            "cron": "Like */5 * * * *. Either this or an interval.",
-            "timezone": "Of the cron expression, like Europe/Zurich.",
-            "missed": "What happens to slots that passed while nobody evaluated the trigger.",
-            "action": 'Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.',
-            "tags": "Separated by commas.",
+            "cron": "Like */5 * * * *. Set either this or an interval.",
+            "timezone": "Time zone of the cron expression, like Europe/Zurich.",
+            "missed": "What happens to slots that passed without an evaluation.",
+            "action": 'Its output, like {"fire": true, "inputs": {}}, decides whether the execution starts.',
+            "tags": "Tags separated by commas.",
             "execution": 'Like {"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
         }
 
@@ -91,6 +97,9 @@ class TriggerForm(forms.ModelForm):
         given = restore_fields(self.cleaned_data, None if self.instance._state.adding else self.instance)
         values = {name: value for name, value in given.items() if value is not None}
         note = values.pop("note", "")
+        others = Trigger.objects.filter(namespace=self.namespace, name=given.get("name")).exclude(pk=self.instance.pk)
+        if others.exists():
+            self.add_error("name", "Another trigger of this namespace has this name. Choose another name.")
         checked = TriggerRequest(data={**values, "cron": values.get("cron") or None})
         if not self.errors and not checked.is_valid():
             for field, problems in checked.errors.items():
@@ -99,7 +108,7 @@ class TriggerForm(forms.ModelForm):
 
 
 class SlotInline(admin.TabularInline):
-    """What came of its last slots."""
+    """Last slots of a trigger with their outcomes."""
 
     model = TriggerSlot
     fields = readonly_fields = ("slot", "outcome", "by", "note", "execution")
@@ -116,24 +125,24 @@ class SlotInline(admin.TabularInline):
 
 
 class OnceActionForm(ActionForm):
-    """A form that is sent twice has a trigger evaluated once."""
+    """Action form with a key, so that a form sent twice evaluates a trigger only once."""
 
-    note = NoteField(max_length=NOTE_LENGTH, required=False, label="Note:")
+    note = NoteFormField(max_length=NOTE_LENGTH, required=False, label="Note:")
     key = forms.CharField(label="", required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
 
 def read_note(request: HttpRequest) -> str:
-    """Why, as a form of the admin's own says it; what is no note is none."""
+    """Return the note of an admin form, or an empty text if it is invalid."""
     try:
-        note: str = NoteField(max_length=NOTE_LENGTH, required=False).clean(request.POST.get("note"))
+        note: str = NoteFormField(max_length=NOTE_LENGTH, required=False).clean(request.POST.get("note"))
     except forms.ValidationError:
         return ""
     return note
 
 
 @admin.register(Trigger)
-class TriggerAdmin(admin.ModelAdmin):
-    form = TriggerForm
+class TriggerAdmin(ReachedRows):
+    form = TriggerAdminForm
     action_form = OnceActionForm
     list_display = ("name", "enabled", "schedule", "timezone", "missed", "next_slot_at")
     list_filter = ("enabled",)
@@ -146,8 +155,11 @@ class TriggerAdmin(admin.ModelAdmin):
         trigger = super().get_object(request, object_id, from_field)
         return trigger if self.has_change_permission(request, trigger) else mask_fields(trigger, MASKED)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
-        return within_reach(request, super().get_queryset(request))
+    def get_form(self, request: HttpRequest, obj: Trigger | None = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return the form with the namespace in which it looks for other triggers of its name."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.namespace = obj.namespace if obj else namespace_of_new(reached_namespaces(request))
+        return form
 
     def get_inlines(self, request: HttpRequest, obj: object) -> list[Any]:
         return [] if obj is None else [SlotInline]

@@ -1,57 +1,51 @@
-"""The tables as they are, to read only: nothing can be changed by hand past the guards. What an operator may do to
-servers is on the Instance pages, to which the actions lead."""
+"""Django admin of servers, events and tokens. All are read-only, because edits would bypass the guards of the services.
+
+The actions on servers lead to the Instance pages.
+"""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.agent.secret_values import mask
+from controlplane.agent.secrets.step_data import mask_payload
 from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
 from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
-from controlplane.console.views.page import reached_namespaces, within_reach
-from liveness.models import ApiToken, Server, ServerEvent
-from liveness.selectors.namespaces import reaches_instance
+from controlplane.console.admin.reach import ReachedRows
+from jobs.permissions import VIEWS
+from liveness.models import ApiToken, Instance, Server, ServerEvent
 
 Row = TypeVar("Row", bound=models.Model)
 
 
 def mask_fields(row: Row | None, fields: Iterable[str]) -> Row | None:
-    """A row that is only to be shown."""
+    """Mask secrets in these fields of a row. The row must only be shown, never saved."""
     for field in fields if row is not None else ():
-        setattr(row, field, mask(getattr(row, field)))
+        setattr(row, field, mask_payload(getattr(row, field), getattr(row, f"{field}_from", None)))
     return row
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):
-    """Shows rows; neither adds, changes nor deletes any."""
+class ReadOnlyAdmin(ReachedRows):
+    """Admin that shows rows and does not add, change or delete them."""
 
     show_full_result_count = False
     list_per_page = 50
     masked: ClassVar[tuple[str, ...]] = ()
-    """Fields of JSON that may have secrets in them."""
+    """JSON fields that may contain secrets."""
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> models.Model | None:
         return mask_fields(super().get_object(request, object_id, from_field), self.masked)
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        may_view = request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
-        return may_view and (self.is_of_namespaces or reaches_instance(reached_namespaces(request)))
-
-    @property
-    def is_of_namespaces(self) -> bool:
-        return any(field.name == "namespace" for field in self.opts.fields)
-
-    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
-        rows = super().get_queryset(request)
-        return within_reach(request, rows) if self.is_of_namespaces else rows
+        return self.is_reached(request) and request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -64,7 +58,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 
 def build_page_action(action: OperatorAction) -> Any:
-    """An action on a selection: the page of the Instance that shows what it would do."""
+    """Return an admin action that opens the Instance page of this action for the selected servers."""
 
     def redirect_to_page(
         model: admin.ModelAdmin, request: HttpRequest, servers: models.QuerySet[Server]
@@ -88,7 +82,7 @@ class ServerAdmin(ReadOnlyAdmin):
     list_filter = ("state", "type")
     search_fields = ("name", "hostname", "id")
     ordering: ClassVar = ["-id"]
-    exclude = ("token", "instance_id")  # with a worker token, an instance id takes a server's place
+    exclude = ("token", "instance_id")  # with a worker token, the instance id is enough to impersonate a server
 
     @admin.display(description="Instance page")
     def page(self, server: Server) -> SafeString:
@@ -106,6 +100,7 @@ class ServerAdmin(ReadOnlyAdmin):
 
 @admin.register(ServerEvent)
 class ServerEventAdmin(ReadOnlyAdmin):
+    namespace_path = None  # some events are about tokens, brakes or maintenance
     list_display = ("at", "subject_type", "subject_name", "action", "from_state", "to_state", "actor", "reason")
     list_filter = ("subject_type", "action", "to_state")
     search_fields = ("subject_name", "subject_id")
@@ -114,7 +109,7 @@ class ServerEventAdmin(ReadOnlyAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens are made and revoked by commands; their digests are shown nowhere."""
+    """Admin of tokens. Commands create and revoke tokens; digests are never shown."""
 
     fields = (
         "name", "role", "namespace", "prefix", "created_at", "expires_at", "revoked_at", "types", "tags", "cluster",
@@ -123,3 +118,26 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     list_display = ("name", "role", "namespace", "prefix", "created_at", "expires_at", "revoked_at")
     list_filter = ("role", "namespace")
     search_fields = ("name", "prefix")
+
+
+@admin.register(Instance)
+class InstancePagesAdmin(ReadOnlyAdmin):
+    """Entry on the admin index that leads to the Instance pages. It has no pages of its own."""
+
+    namespace_path = None
+
+    def get_urls(self) -> list[Any]:
+        return [
+            path("", self.admin_site.admin_view(self.changelist_view), name="liveness_instance_changelist"),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied(f"This needs one of the permissions {', '.join(VIEWS.values())}.")
+        return redirect("instance:overview")
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return any(map(request.user.has_perm, VIEWS.values()))
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)

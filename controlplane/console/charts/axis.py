@@ -1,33 +1,34 @@
-"""An axis of time, and what lies on it: rows in, geometry out. No database, no HTML.
+"""Time axis of a chart and the shapes on it: rows in, geometry out. No database, no HTML.
 
-Across, everything is per cent of the width, so that text keeps its size on a narrow screen; down, it is pixels.
+Horizontal values are per cent of the width, so that text keeps its size on a narrow screen. Vertical values are pixels.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from controlplane.core.bounds import moment_after
 from controlplane.core.durations import describe_duration, describe_exactly
 
 AXIS = 30
-"""Pixels of the axis below the lanes."""
+"""Height of the axis below the lanes, in pixels."""
 ROUND_STEPS = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000,
 ]  # fmt: skip
 WORDS_NEED = 24
-"""Per cent of the width; at 360 pixels that is just enough."""
+"""Smallest width, in per cent, of a bar that has text in it. At 360 pixels this is just enough."""
 
 
 @dataclass(frozen=True)
-class Span:
+class AxisSpan:
     kind: str
     x: str
     width: str
     middle: str
     title: str
     words: str
-    """How long it took, where there is room to say so."""
+    """Duration of the span. Empty if the bar is too narrow."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Axis:
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start = start
         self.span = max((end - start).total_seconds(), 1.0)
-        self.end = start + timedelta(seconds=self.span)
+        self.end = moment_after(start, self.span)
 
     def percent_at(self, at: datetime) -> float:
         return min(100.0, max(0.0, 100 * (at - self.start).total_seconds() / self.span))
@@ -50,32 +51,35 @@ class Axis:
         return f"{self.percent_at(at):.2f}%"
 
     def beat_slot(self, at: datetime, interval: float) -> datetime:
-        """Where beats are denser than can be told apart, one for each place: no gap where none was."""
+        """Return a rounded time for a heartbeat, if heartbeats are too dense to draw each one.
+
+        Each slot then has at most one mark, and no gap appears where none was.
+        """
         wide = beat_resolution(self.span)
         if wide < interval:
             return at
-        return self.start + timedelta(seconds=wide * ((at - self.start).total_seconds() // wide))
+        return moment_after(self.start, wide * ((at - self.start).total_seconds() // wide))
 
-    def build_span(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> Span:
+    def build_span(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> AxisSpan:
         width = max(least, self.percent_at(end) - self.percent_at(start))
         left = min(self.percent_at(start), 100 - width)
         took = describe_exactly((end - start).total_seconds())
         words = took if width > WORDS_NEED else ""
-        return Span(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
+        return AxisSpan(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
 
 
 def beat_resolution(span: float, most: int = 120) -> float:
-    """Seconds between two heartbeats that can still be told apart."""
+    """Return the smallest number of seconds between two heartbeats that can be drawn apart."""
     return max(span, 1.0) / most
 
 
 def grid_step(span: float, most: int = 5) -> int:
-    """Seconds from one line of the grid to the next, a round number."""
+    """Return the seconds between two grid lines, a round number."""
     return next((step for step in ROUND_STEPS if span / step <= most), 86400 * math.ceil(span / 86400 / most))
 
 
 def build_grid(axis: Axis, offset: float = 0.0) -> Iterable[tuple[str, str, str]]:
-    """The lines of the grid, at round numbers of seconds since a moment that was so long before the axis begins."""
+    """Yield the grid lines at round numbers of seconds. `offset` is where the axis begins, in seconds."""
     step = grid_step(axis.span)
     for number in range(math.ceil(offset / step), int((offset + axis.span) // step) + 1):
         share = 100 * (number * step - offset) / axis.span

@@ -1,7 +1,7 @@
-"""Which steps of an execution have a lane of their own, and which are folded into one: hundreds fit on a screen.
+"""Folding of an execution's steps, so that hundreds of steps fit on a screen.
 
-Steps that are alike fold together (their keys differ in numbers only), and of the rest those that stand side by side
-and have ended well, or still wait. Those of a fold that failed, or that run, stand out below it while they are few.
+Steps whose keys differ only in numbers fold together. Neighbours that ended well or still wait fold as well. Failed and
+running steps of a fold get their own lanes below it while they are few.
 """
 
 import math
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from controlplane.console.presenters.jobs import doubt_about
+from controlplane.console.doubt import doubt_about
 from jobs import states
 from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 FEW = 20
-"""So many steps have a lane each."""
+"""Up to this number of steps, each has its own lane."""
 MOST_LANES = 24
 ALIKE = 3
 STAND_OUT = 8
 MEMBERS_SHOWN = 100
-"""Of a fold that is open."""
+"""Steps shown of an open fold."""
 
 FAILURES = {JobState.FAILED, JobState.EXPIRED}
 SETTLED = states.TERMINAL - FAILURES
@@ -43,7 +43,7 @@ class Fold:
 
     @property
     def counts(self) -> list[tuple[str, int]]:
-        """How many are in which state, the worst first; those that were kept from an earlier run for themselves."""
+        """Return the number of steps in each state, worst state first. Kept steps are counted separately."""
         counted = Counter(describe_state(step) for step in self.steps)
         return sorted(counted.items(), key=lambda item: COUNTED_IN_ORDER.index(item[0].partition(",")[0]))
 
@@ -57,7 +57,7 @@ def describe_state(step: StepTimes) -> str:
 
 
 def fold_steps(steps: Sequence[StepTimes], opened: Collection[str] = ()) -> list[Row]:
-    """The lanes from top to bottom; `opened`: the ids of folds whose steps have lanes of their own all the same."""
+    """Return the lanes from top to bottom. The steps of folds whose ids are in `opened` get their own lanes."""
     if len(steps) <= FEW:
         return list(steps)
     rows = fold_neighbours(fold_alike(steps), lambda row: "idle" if is_idle(row) else id(row), ALIKE)
@@ -72,14 +72,14 @@ def fold_steps(steps: Sequence[StepTimes], opened: Collection[str] = ()) -> list
 
 
 def list_outstanding(steps: Sequence[StepTimes]) -> set[UUID]:
-    """Of those that fold, the ones that stand out all the same: the first that failed, and those that run if few do."""
+    """Return the folded steps that get their own lane: the first failed ones, and the live ones if few."""
     failed = [step.job for step in steps if step.state in FAILURES]
     live = [step.job for step in steps if step.state in states.LIVE]
     return {*failed[:STAND_OUT], *(live if len(live) <= STAND_OUT else [])}
 
 
 def family_of(step: StepTimes) -> str:
-    """What the keys of steps that are alike have in common."""
+    """Return the key with numbers replaced by *, which is the same for similar steps."""
     return re.sub(r"\d+", "*", step.step)
 
 
@@ -95,7 +95,7 @@ def fold_alike(steps: Sequence[StepTimes]) -> list[Row]:
 
 
 def kind_of(row: Row) -> Hashable:
-    """Neighbours of one kind fold; those of none do not."""
+    """Return the kind of a row. Neighbours of the same kind are folded."""
     if isinstance(row, Fold):
         return id(row)
     if row.state in SETTLED:
@@ -106,7 +106,7 @@ def kind_of(row: Row) -> Hashable:
 
 
 def is_idle(row: Row) -> bool:
-    """Whether there is nothing to draw of a step: it did not run in this execution, or not yet."""
+    """Return True if the step has nothing to draw: it did not run in this execution, or not yet."""
     return not isinstance(row, Fold) and (row.is_kept or row.state in (JobState.SKIPPED, JobState.BLOCKED))
 
 
@@ -129,7 +129,7 @@ def name_row(row: Row) -> str:
 
 
 def unfold(row: Row, opened: Collection[str], own: Collection[UUID]) -> list[Row]:
-    """The lane of a fold, and below it those of its steps that have one."""
+    """Return the lane of a fold, and below it the lanes of its steps that have their own."""
     if not isinstance(row, Fold):
         return [row]
     if row.id in opened:

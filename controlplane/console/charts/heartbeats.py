@@ -1,4 +1,4 @@
-"""The last heartbeats of a server: as a strip, a gap being a hollow cell, and as figures."""
+"""Last heartbeats of a server: as a strip of cells (a missing heartbeat is hollow) and as figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +10,32 @@ from typing import Any
 
 from django.utils.safestring import SafeString
 
-from controlplane.console.presenters.formatting import format_moment
+from controlplane.console.charts.outages import OutagePeriod, seconds_away
+from controlplane.console.formatting import format_moment
 from controlplane.core.durations import describe_duration
 from liveness import states
 from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 BEATS_SHOWN = 60
-"""How many a strip shows at most."""
+"""Most cells of a strip."""
 CELL, WIDE, HIGH = 8, 6, 14
-"""How far apart the cells of a strip are, and their size; units of its own coordinates."""
+"""Distance between cells, width and height of a cell, in units of the drawing."""
 
 
-def build_cells(beats: Sequence[float], interval: float, silence: float | None, most: int = BEATS_SHOWN) -> list[bool]:
-    """The last beats of a server, oldest first; False is one that did not come.
+def build_cells(
+    beats: Sequence[float],
+    interval: float,
+    silence: float | None,
+    most: int = BEATS_SHOWN,
+    outages: Sequence[OutagePeriod] = (),
+) -> list[bool]:
+    """Return the last heartbeats of a server, oldest first. False is a missing heartbeat.
 
-    `beats` are moments in seconds, latest first; `silence` is the time since, None when none is expected any more.
+    `beats` are times in seconds, latest first. `silence` is the time since the last one, or None if no more are
+    expected. None are expected during `outages` of the control plane itself.
     """
-    gone_by = [later - earlier for later, earlier in pairwise(beats)]
+    gone_by = [later - earlier - seconds_away(earlier, later, outages) for later, earlier in pairwise(beats)]
     cells: list[bool] = []
     if silence is not None and beats:
         cells += missed_beats(silence, interval, most)
@@ -41,13 +49,13 @@ def build_cells(beats: Sequence[float], interval: float, silence: float | None, 
 
 
 def missed_beats(seconds: float, interval: float, most: int) -> list[bool]:
-    """The beats that did not come in that time."""
-    return [False] * min(most, round(seconds / interval) - 1)
+    """Return the heartbeats that are missing in this time."""
+    return [False] * max(0, min(most, round(seconds / interval) - 1))
 
 
 @dataclass
 class Strip:
-    """Cells as two paths, so that a page with thousands of them is light; the latest at the right, however few."""
+    """Cells drawn as two paths, to keep pages with thousands of cells small. The latest cell is at the right."""
 
     cells: list[bool]
     is_over: bool = False
@@ -55,7 +63,7 @@ class Strip:
 
     @property
     def beats(self) -> str:
-        """A line for each run of beats, which is drawn dashed: a dash is a cell."""
+        """Return the path of all runs of heartbeats. It is drawn dashed, and each dash is a cell."""
         return "".join(
             f"M{x} {1 + HIGH // 2}h{number * CELL - CELL + WIDE}" for x, number, is_beat in self.runs if is_beat
         )
@@ -67,7 +75,7 @@ class Strip:
 
     @cached_property
     def runs(self) -> list[tuple[int, int, bool]]:
-        """Where each run of cells begins, how many they are, and whether they are beats."""
+        """Return each run of equal cells: its position, its number of cells, and True if they are heartbeats."""
         runs, x = [], (self.most - len(self.cells)) * CELL
         for is_beat, run in groupby(self.cells):
             number = len(list(run))
@@ -86,11 +94,11 @@ class Strip:
     @property
     def description(self) -> str:
         came = len(self.cells) - self.missed
-        return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
+        return f"the last {came} heartbeats, {self.missed} missing" if self.cells else "no heartbeat"
 
     @property
     def drawing(self) -> SafeString:
-        """As SVG; here, and not in a template, for a page has one in each row. All that is in it are numbers."""
+        """Return the SVG. It is built here because each row of a page has one. It contains only numbers."""
         return SafeString(
             f'<svg class="strip{" is-over" if self.is_over else ""}" viewBox="0 0 {self.width} 16" width="100%"'
             f' preserveAspectRatio="xMaxYMid meet" role="img" aria-label="{self.description}">'
@@ -99,25 +107,40 @@ class Strip:
         )
 
 
-def build_strip(server: TimedServer, beats: list[float]) -> Strip:
-    """A server that is gone is not expected any more, and what it beat is only history."""
+def build_strip(server: TimedServer, beats: list[float], outages: Sequence[OutagePeriod] = ()) -> Strip:
+    """Return the strip of a server. After a server has ended, no more heartbeats are expected."""
     is_over = server.state not in states.MAY_HEARTBEAT
     silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
-    return Strip(build_cells(beats, server.heartbeat_interval, silence), is_over)
+    return Strip(build_cells(beats, server.heartbeat_interval, silence, outages=outages), is_over)
 
 
 def summarize_intervals(
-    beats: Sequence[datetime], expected: float, now: datetime, is_expected: bool = False
+    beats: Sequence[datetime],
+    expected: float,
+    now: datetime,
+    is_expected: bool = False,
+    outages: Sequence[OutagePeriod] = (),
 ) -> dict[str, Any] | None:
-    """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals: also the silence since
-    the last, of a server that is expected to beat still."""
+    """Return figures about the intervals between heartbeats. `beats` are latest first.
+
+    A gap is longer than two intervals. If the server `is_expected` to send heartbeats, the time since its last one may
+    be a gap too. A gap that overlaps an outage of the control plane itself (`outages`) is marked.
+    """
     between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
     if not between:
         return None
     longest, after = max(between)
     silence = (now - beats[0]).total_seconds()
     present_gap = describe_duration(silence) if is_expected and silence > 2 * expected else None
-    gaps = [(describe_duration(seconds), format_moment(at, now)) for seconds, at in between if seconds > 2 * expected]
+    gaps = [
+        (
+            describe_duration(seconds),
+            format_moment(at, now),
+            seconds_away(at.timestamp(), at.timestamp() + seconds, outages) > 0,
+        )
+        for seconds, at in between
+        if seconds > 2 * expected
+    ]
     return {
         "count": len(between),
         "median": f"{median(seconds for seconds, _ in between):.1f}",

@@ -1,7 +1,7 @@
-"""What happened, as charts: bars and lines over one axis of time.
+"""History charts: bars and lines on one time axis.
 
-Points in, geometry out. No database, no HTML. A plot is drawn in units of its own: a point is one wide, and the top is
-at 0, the floor at 100; the page stretches it.
+Points in, geometry out. No database, no HTML. A plot has its own units: a point is one wide, the top is at 0 and the
+floor at 100. The page stretches it.
 """
 
 import math
@@ -19,43 +19,47 @@ Read = Callable[[Point], float | None]
 
 @dataclass(frozen=True)
 class Series:
-    """One of the shapes of a chart; `kind` says how it is drawn."""
+    """Shape in a chart. `kind` is its CSS class."""
 
     kind: str
     words: str
     path: str
     latest: str
+    growing: str = ""
+    """Bars of points that have not ended or are not counted yet."""
 
 
 @dataclass(frozen=True)
-class Mark:
-    """Servers were lost here."""
+class LossMark:
+    """Mark at a time when servers were lost."""
 
     x: str
     title: str
 
 
 @dataclass(frozen=True)
-class Chart:
+class HistoryChart:
     name: str
     title: str
     description: str
-    """What it shows, in a sentence, for those who do not see it."""
+    """Description for screen readers, in a sentence."""
     series: list[Series]
     top: str
-    """What the top of the plot stands for."""
+    """Value at the top of the plot."""
     middle: str
     width: int
-    marks: list[Mark]
+    marks: list[LossMark]
+    readings: str
+    """Values of each point as text, separated by line breaks, for the tooltip."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """Some points together, for the table."""
+class HistoryRow:
+    """Table row that sums several points."""
 
     at: datetime
     words: str
-    """When it begins, in UTC."""
+    """Start time in UTC."""
     completed: int
     failed: int
     others: int
@@ -64,11 +68,16 @@ class Row:
     running: str
     slots: str
     lost: int
+    is_whole: bool = True
+    """False if the numbers still grow."""
 
 
-def draw_charts(history: History) -> list[Chart]:
-    """What ended, what waits and runs, how long it waited, and the slots."""
-    points, minutes = history.points, history.window.step / 60
+def draw_charts(history: History) -> list[HistoryChart]:
+    """Return the charts: jobs that ended, jobs waiting and running, waiting times, and worker slots.
+
+    Sums of a minute that has not ended or is not counted yet are drawn separately and left out of the legend.
+    """
+    points, minutes, whole = history.points, history.window.step / 60, history.whole
     ended: list[tuple[str, str, Read]] = [
         ("completed", "completed", lambda point: point.ended["completed"] / minutes),
         ("failed", "failed", lambda point: point.ended["failed"] / minutes),
@@ -79,8 +88,8 @@ def draw_charts(history: History) -> list[Chart]:
         ("waiting", "waiting", lambda point: point.waiting),
     ]
     waited: list[tuple[str, str, Read]] = [
-        ("half", "half of them no longer than", lambda point: point.waited_p50),
-        ("most", "95 in 100 no longer than", lambda point: point.waited_p95),
+        ("half", "median (p50)", lambda point: point.waited_p50),
+        ("most", "95 % below (p95)", lambda point: point.waited_p95),
     ]
     slots: list[tuple[str, str, Read]] = [
         ("used", "used", lambda point: point.slots_used),
@@ -91,10 +100,10 @@ def draw_charts(history: History) -> list[Chart]:
     lost = sum(point.lost for point in points)
     ended_words = f"{count_of(total, 'job')} ended, {failed} of them failed; {lost} servers were lost."
     return [
-        stack("ended", "Ended per minute", ended_words, points, ended, format_number, place_marks(history)),
-        draw_lines("jobs", "Waiting and running", points, jobs, format_number),
-        draw_lines("waited", "Time waited, of what ended", points, waited, format_seconds),
-        stack("slots", "Slots of workers", describe_peaks(points, slots, format_number), points, slots, format_number),
+        stack("ended", "Jobs ended per minute", ended_words, points, ended, format_number, place_marks(history), whole),
+        draw_lines("jobs", "Jobs waiting and running", points, jobs, format_number),
+        draw_lines("waited", "Waiting time of ended jobs", points, waited, format_seconds, whole),
+        stack("slots", "Worker slots", describe_peaks(points, slots, format_number), points, slots, format_number),
     ]
 
 
@@ -109,20 +118,26 @@ def stack(
     points: Sequence[Point],
     series: Sequence[tuple[str, str, Read]],
     say: Callable[[float], str],
-    marks: Sequence[Mark] = (),
-) -> Chart:
-    """Bars, one kind upon the other."""
+    marks: Sequence[LossMark] = (),
+    whole: int | None = None,
+) -> HistoryChart:
+    """Return a chart of stacked bars. Points from `whole` on still grow (None: all are averages)."""
+    whole = len(points) if whole is None else whole
     values = [[read(point) or 0 for _, _, read in series] for point in points]
     top = round_up(max(map(sum, values), default=0))
     shapes = []
     for place, (kind, words, read) in enumerate(series):
-        bars = []
+        bars: list[str] = []
+        growing: list[str] = []
         for x, row in enumerate(values):
             if row[place]:
                 height = FLOOR * row[place] / top
-                bars.append(f"M{x + 0.1:g} {FLOOR * (1 - sum(row[:place]) / top):.4g}v{-height:.4g}h.8v{height:.4g}z")
-        shapes.append(Series(kind, words, "".join(bars), latest(points, read, say)))
-    return Chart(name, title, description, shapes, say(top), say(top / 2), len(points), list(marks))
+                (bars if x < whole else growing).append(
+                    f"M{x + 0.1:g} {FLOOR * (1 - sum(row[:place]) / top):.4g}v{-height:.4g}h.8v{height:.4g}z"
+                )
+        shapes.append(Series(kind, words, "".join(bars), latest(points[:whole], read, say), "".join(growing)))
+    values_said = read_out(points, series, say)
+    return HistoryChart(name, title, description, shapes, say(top), say(top / 2), len(points), list(marks), values_said)
 
 
 def draw_lines(
@@ -131,8 +146,9 @@ def draw_lines(
     points: Sequence[Point],
     series: Sequence[tuple[str, str, Read]],
     say: Callable[[float], str],
-) -> Chart:
-    """Lines that break where nothing is known."""
+    whole: int | None = None,
+) -> HistoryChart:
+    """Return lines that break at unknown values. Points from `whole` on still grow (None: all are averages)."""
     top = round_up(max((read(point) or 0 for point in points for _, _, read in series), default=0))
     shapes = []
     for kind, words, read in series:
@@ -143,14 +159,24 @@ def draw_lines(
                 y = FLOOR * (1 - value / top)
                 path.append(f"{'V' if before else f'M{x} '}{y:.4g}h1")
             before = value is not None
-        shapes.append(Series(kind, words, "".join(path), latest(points, read, say)))
-    return Chart(name, title, describe_peaks(points, series, say), shapes, say(top), say(top / 2), len(points), [])
+        shapes.append(Series(kind, words, "".join(path), latest(points[:whole], read, say)))
+    peaks, readings = describe_peaks(points, series, say), read_out(points, series, say)
+    return HistoryChart(name, title, peaks, shapes, say(top), say(top / 2), len(points), [], readings)
 
 
-def place_marks(history: History) -> list[Mark]:
+def read_out(points: Sequence[Point], series: Sequence[tuple[str, str, Read]], say: Callable[[float], str]) -> str:
+    """Return the values of each point as text, one line for each."""
+    lines = []
+    for point in points:
+        values = [(words, read(point)) for _, words, read in series]
+        lines.append(", ".join(f"{words} {'–' if value is None else say(value)}" for words, value in values))
+    return "\n".join(lines)
+
+
+def place_marks(history: History) -> list[LossMark]:
     width = len(history.points)
     return [
-        Mark(
+        LossMark(
             f"{100 * (place + 0.5) / width:.5g}%",
             f"{point.at:%b %d %H:%M} UTC: {count_of(point.lost, 'server')} lost, "
             f"{count_of(point.moved, 'running attempt')} resubmitted",
@@ -165,7 +191,7 @@ def count_of(count: int, noun: str) -> str:
 
 
 def latest(points: Sequence[Point], read: Read, say: Callable[[float], str]) -> str:
-    """The last value that there is; of what is still being counted it is a part."""
+    """Return the last known value."""
     known = [value for point in points if (value := read(point)) is not None]
     return say(known[-1]) if known else "–"
 
@@ -181,7 +207,7 @@ def describe_peaks(
 
 
 def build_axis(history: History) -> list[tuple[str, str, str, str]]:
-    """Where a moment is written, how, which side of it stands there, and the moment itself."""
+    """Return the axis labels: position, text, text anchor and time."""
     begin, seconds = history.points[0].at, history.window.seconds
     marks = []
     for tick in range(TICKS + 1):
@@ -193,8 +219,8 @@ def build_axis(history: History) -> list[tuple[str, str, str, str]]:
     return marks
 
 
-def build_table(history: History, rows: int = 12) -> list[Row]:
-    """The same as a table, latest first, several points to a row."""
+def build_table(history: History, rows: int = 12) -> list[HistoryRow]:
+    """Return the charts' values as a table, latest first, with several points in a row."""
     points = history.points
     size = max(1, len(points) // rows)
     table = []
@@ -211,7 +237,7 @@ def build_table(history: History, rows: int = 12) -> list[Row]:
         }
         waited = max((point.waited_p95 for point in part if point.waited_p95 is not None), default=None)
         table.append(
-            Row(
+            HistoryRow(
                 at=part[0].at,
                 words=f"{part[0].at:%b %d %H:%M}" if history.window.seconds > 3600 else f"{part[0].at:%H:%M}",
                 completed=sum(point.ended["completed"] for point in part),
@@ -222,13 +248,14 @@ def build_table(history: History, rows: int = 12) -> list[Row]:
                 running=lines["running"],
                 slots=f"{lines['used']} / {lines['free']}",
                 lost=sum(point.lost for point in part),
+                is_whole=begin + len(part) <= history.whole,
             )
         )
     return table[::-1]
 
 
 def round_up(value: float) -> float:
-    """The next number that people like: 1, 2 or 5 with noughts; at least 1."""
+    """Return the next larger 1, 2 or 5 times a power of ten; at least 1."""
     if value <= 1:
         return 1
     size = 10.0 ** math.floor(math.log10(value))

@@ -1,23 +1,25 @@
-"""The attempts of a job as lanes on one axis of time: rows in, geometry out. No database, no HTML."""
+"""Attempts of a job as lanes on one time axis: rows in, geometry out. No database, no HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from controlplane.console.charts.axis import AXIS, Axis, Mark, Span, beat_resolution, build_grid
-from controlplane.console.presenters.formatting import shorten
+from controlplane.console.charts.axis import AXIS, Axis, AxisSpan, Mark, beat_resolution, build_grid
+from controlplane.console.charts.outages import ReadOutages, Silence, read_no_outages, split_silence
+from controlplane.console.formatting import shorten
+from controlplane.core.bounds import moment_after
 from jobs.models import Attempt
 from jobs.selectors.jobs import DetailedJob
 
 LANE, BAR, TICKS, OWN_TICKS = 88, 34, 52, 65
-"""Pixels: of a lane, to the middle of its bar, to the heartbeats of its server and its own."""
+"""Pixels: height of a lane, then the offsets of its bar, of server heartbeats and of attempt heartbeats."""
 NAME_LENGTH = 24
 
 
 @dataclass(frozen=True)
 class SupersededReport:
-    """A report that was refused."""
+    """Refused report of an attempt that had ended already."""
 
     number: int
     at: datetime
@@ -27,7 +29,7 @@ class SupersededReport:
 
 @dataclass(frozen=True)
 class SignsOfLife:
-    """What is known of a server: when it was heard, when it became DISCONNECTED, and how often it should beat."""
+    """Heartbeats of a server, the times when it became DISCONNECTED, and its heartbeat interval."""
 
     interval: float
     beats: list[datetime] = field(default_factory=list)
@@ -36,12 +38,12 @@ class SignsOfLife:
 
 @dataclass
 class OwnBeats:
-    """The heartbeats of an attempt itself, of its code or of what waits to begin it."""
+    """Heartbeats of an attempt itself: from the runner of its code, or before that from its claimer."""
 
     interval: float
     beats: list[datetime] = field(default_factory=list)
     is_last_alone: bool = False
-    """The others are not kept: of tasks of Celery, and of what is older than their retention."""
+    """True if only the last one is kept. This holds for Celery tasks and after the retention time."""
 
     def add_last(self, at: datetime | None) -> None:
         if at is not None and not self.beats:
@@ -49,28 +51,32 @@ class OwnBeats:
 
 
 @dataclass
-class Lane:
-    """One attempt; or, at the end, a job that waits for its next."""
+class AttemptLane:
+    """Lane of one attempt, or of the wait for the next attempt at the end."""
 
     top: int
     label: str
     title: str
     state: str
     doubt: str = ""
-    """Why it is not known to run, though it is live."""
+    """Reason why a live attempt may not be running."""
     progress: str = ""
-    """How far its code says that it has come."""
-    spans: list[Span] = field(default_factory=list)
+    """Progress that the code reported."""
+    spans: list[AxisSpan] = field(default_factory=list)
     claimed: str | None = None
     end: Mark | None = None
     arrow: bool = False
     ghost: tuple[str, str] | None = None
     marks: list[Mark] = field(default_factory=list)
     beats: list[str] = field(default_factory=list)
-    gaps: list[Span] = field(default_factory=list)
+    gaps: list[AxisSpan] = field(default_factory=list)
     own_beats: list[str] = field(default_factory=list)
-    own_gaps: list[Span] = field(default_factory=list)
+    own_gaps: list[AxisSpan] = field(default_factory=list)
     own_title: str = ""
+    silences: list[Silence] = field(default_factory=list)
+    own_silences: list[Silence] = field(default_factory=list)
+    longest: timedelta = timedelta(0)
+    """Longest time between two heartbeats that is not a silence."""
 
     @property
     def middle(self) -> int:
@@ -86,22 +92,24 @@ class Lane:
 
     @property
     def next_lane(self) -> int:
-        """Where the arrow to the next lane ends."""
+        """Return the end of the arrow to the next lane."""
         return self.middle + LANE - 11
 
 
 @dataclass(frozen=True)
-class Chart:
-    lanes: list[Lane]
+class JobChart:
+    lanes: list[AttemptLane]
     axis: list[tuple[str, str, str]]
-    """Where, what to write, and how it is anchored."""
+    """Position, text and text anchor of each label."""
     height: int
     floor: int
+    has_outage: bool = False
+    """True if the control plane itself was down during a silence."""
 
 
 def drawn_period(job: DetailedJob, superseded: Iterable[SupersededReport], now: datetime) -> tuple[datetime, datetime]:
-    """The time that is drawn: the job's own, and a little more where a refused report came after it."""
-    end = max(job.finished_at or now, job.created_at + timedelta(seconds=1))
+    """Return the period to draw: that of the job, extended a little if a refused report came later."""
+    end = max(job.finished_at or now, moment_after(job.created_at, 1))
     limit = end + (end - job.created_at) / 4
     return job.created_at, max([end, *(min(report.at, limit) for report in superseded)])
 
@@ -114,11 +122,15 @@ def build_job_chart(
     now: datetime,
     doubt: str = "",
     own_beats: Mapping[int, OwnBeats] | None = None,
-) -> Chart:
-    """Lanes of attempts (in order; with their servers), refused reports and signs of life by server; with why the live
-    one is not known to run, and the heartbeats of attempts themselves by their number."""
+    read_outages: ReadOutages = read_no_outages,
+) -> JobChart:
+    """Return the lanes of the attempts, with superseded reports and heartbeats.
+
+    `attempts` are in order and have their servers; `signs` is by server, `own_beats` by attempt number. `doubt` is why
+    the live attempt may not be running. `read_outages` is called once, if there are silences.
+    """
     axis = Axis(*drawn_period(job, superseded, now))
-    lanes: list[Lane] = []
+    lanes: list[AttemptLane] = []
     since = job.created_at
     for attempt in attempts:
         own = [report for report in superseded if report.number == attempt.number]
@@ -132,20 +144,41 @@ def build_job_chart(
     if not attempts or (attempts[-1].finished_at and not job.finished_at):
         until = job.finished_at or now
         ended = f"{job.state}" if job.finished_at else "PENDING"
-        lane = Lane(len(lanes) * LANE, "no attempt" if job.finished_at else "next attempt", "", ended)
+        lane = AttemptLane(len(lanes) * LANE, "no attempt" if job.finished_at else "next attempt", "", ended)
         lane.spans.append(axis.build_span("waiting", since, until, "waiting for a worker"))
         lanes.append(lane)
     for before in lanes[:-1]:
         before.arrow = before.end is not None
     floor = len(lanes) * LANE
-    return Chart(lanes, list(build_grid(axis)), floor + AXIS, floor)
+    has_outage = draw_silences(lanes, axis, read_outages)
+    return JobChart(lanes, list(build_grid(axis)), floor + AXIS, floor, has_outage)
+
+
+def draw_silences(lanes: Sequence[AttemptLane], axis: Axis, read_outages: ReadOutages) -> bool:
+    """Draw the silences of all lanes. Return True if the control plane itself was down in one of them."""
+    silences = [silence for lane in lanes for silence in (*lane.silences, *lane.own_silences)]
+    if not silences:
+        return False
+    outages = read_outages(min(one.start for one in silences), max(one.end for one in silences))
+    has_outage = False
+    for lane in lanes:
+        for found, gaps, of in (
+            (lane.silences, lane.gaps, ""), (lane.own_silences, lane.own_gaps, " of the attempt"),
+        ):  # fmt: skip
+            for silence in found:
+                for part in split_silence(silence, outages, lane.longest):
+                    kind = "outage" if part.is_outage else "silent"
+                    title = "the control plane was down" if part.is_outage else f"no heartbeat{of}"
+                    gaps.append(axis.build_span(kind, part.start, part.end, title))
+                    has_outage = has_outage or part.is_outage
+    return has_outage
 
 
 def build_lane(
     attempt: Attempt, top: int, since: datetime, axis: Axis, superseded: Sequence[SupersededReport], now: datetime
-) -> Lane:
+) -> AttemptLane:
     name = attempt.server.name
-    lane = Lane(top, f"#{attempt.number} {shorten(name, NAME_LENGTH)}", name, attempt.state)
+    lane = AttemptLane(top, f"#{attempt.number} {shorten(name, NAME_LENGTH)}", name, attempt.state)
     if attempt.finished_at is None and attempt.progress is not None:
         lane.progress = f"{100 * attempt.progress:.0f} %"
     until = attempt.finished_at or now
@@ -167,14 +200,14 @@ def build_lane(
 
 
 def draw_signs_of_life(
-    lane: Lane,
+    lane: AttemptLane,
     attempt: Attempt,
     signs: SignsOfLife | None,
     axis: Axis,
     superseded: Sequence[SupersededReport],
     now: datetime,
 ) -> None:
-    """The heartbeats of the attempt's server under its lane, hatched where they stopped."""
+    """Draw the heartbeats of the attempt's server under its lane, with silences hatched."""
     if signs is None:
         return
     until = min(axis.end, max([attempt.finished_at or now, *(report.at for report in superseded)]))
@@ -184,30 +217,31 @@ def draw_signs_of_life(
     beats = sorted({axis.beat_slot(at, signs.interval) for at in signs.beats if attempt.claimed_at <= at <= until})
     lane.beats = [axis.x(at) for at in beats]
     if not beats:
-        # They are kept for a while only: nothing known is nothing drawn, but what DISCONNECTED tells.
+        # Old heartbeats are deleted. Without them, only DISCONNECTED shows that there was a silence.
         for at in losses[:1]:
-            silent = max(attempt.claimed_at, at - timedelta(seconds=attempt.server.timeout))
-            lane.gaps.append(axis.build_span("silent", silent, until, "no heartbeat"))
+            silent = max(attempt.claimed_at, moment_after(at, -attempt.server.timeout))
+            lane.silences.append(Silence(silent, until))
         return
-    longest = timedelta(seconds=max(3 * signs.interval, 3 * beat_resolution(axis.span)))
+    lane.longest = longest = timedelta(seconds=max(3 * signs.interval, 3 * beat_resolution(axis.span)))
     for before, after in zip(beats, [*beats[1:], until], strict=True):
         if after - before > longest:
-            lane.gaps.append(axis.build_span("silent", before, after, "no heartbeat"))
+            lane.silences.append(Silence(before, after))
 
 
-def draw_own_beats(lane: Lane, attempt: Attempt, own: OwnBeats, axis: Axis, now: datetime) -> None:
-    """The heartbeats of the attempt itself, hatched where they stopped: its code may hang while its server beats on."""
+def draw_own_beats(lane: AttemptLane, attempt: Attempt, own: OwnBeats, axis: Axis, now: datetime) -> None:
+    """Draw the heartbeats of the attempt itself, with silences hatched.
+
+    The code may hang while its server still sends heartbeats.
+    """
     until = attempt.finished_at or now
     beats = sorted({axis.beat_slot(at, own.interval) for at in own.beats})
     lane.own_beats = [axis.x(at) for at in beats]
     lane.own_title = (
-        "the last heartbeat of the attempt itself; the others are not kept"
-        if own.is_last_alone
-        else "heartbeats of the attempt itself"
+        "last heartbeat of the attempt; earlier ones are not kept" if own.is_last_alone else "heartbeats of the attempt"
     )
     if own.is_last_alone or not beats:
         return
     longest = timedelta(seconds=max(3 * own.interval, 3 * beat_resolution(axis.span)))
     for before, after in zip(beats, [*beats[1:], until], strict=True):
         if after - before > longest:
-            lane.own_gaps.append(axis.build_span("silent", before, after, "no heartbeat of the attempt itself"))
+            lane.own_silences.append(Silence(before, after))

@@ -1,6 +1,6 @@
-"""Where the state machine of a server is drawn: the places of its states, and of the ways between them.
+"""Layout of a server's state machine: the positions of its states and of the edges between them.
 
-Twice, across a wide window and down a narrow one: which of them is seen is for the style sheet to say.
+There is one layout for wide windows and one for narrow ones. The stylesheet shows one of them.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ _ = ServerState
 
 @dataclass(frozen=True)
 class Layout:
-    """A drawing in units of its own coordinates."""
+    """Drawing in its own units."""
 
     name: str
     size: tuple[int, int]
     alive: tuple[int, int, int, int]
-    """The frame around the states in which it is alive: left edge, top, width, height."""
+    """Frame around the states in which a server is alive: left edge, top, width, height."""
     places: dict[ServerState, tuple[int, int, int]]
     """Left edge, middle and width of each state."""
     ways: dict[tuple[ServerState | None, ServerState], tuple[str, int, int, str]]
-    """Where each edge is drawn, and where its time stands. From None: from whichever state it was alive in."""
+    """Path of each edge, and position of its time. From None means from any state in which the server is alive."""
     back: dict[tuple[ServerState | None, ServerState], tuple[str, int, int, str]]
-    """Reactivation, which is drawn only where it was: the way back, clear of everything."""
+    """Edges of a reactivation. They are drawn only if it happened, clear of everything else."""
 
 
 WIDE = Layout(

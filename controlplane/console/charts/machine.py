@@ -1,6 +1,6 @@
-"""The state machine of a server as a drawing: where it is, which way it came, and how long it was where.
+"""Drawing of a server's state machine: the current state, the path to it, and the time in each state.
 
-The legal edges are those of liveness/states.py; where each is drawn stands in layouts.py.
+liveness/states.py defines the legal edges, layouts.py their positions.
 """
 
 from collections import Counter
@@ -10,19 +10,19 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.console.charts.layouts import TALL, WIDE, Layout
-from controlplane.console.presenters.formatting import format_time_of_day
+from controlplane.console.formatting import format_time_of_day
 from controlplane.core.durations import describe_duration
 from liveness import states
 from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 NODE, LINE, LETTER = 44, 14, 7.4
-"""How high a state is with two lines in it, and how far a line and a letter reach; units of the drawing."""
+"""Height of a state with two lines of text, height of a line, and width of a letter, in units of the drawing."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """When a state was last entered, and how often if not once."""
+    """Last time that a state was entered, and how often if more than once."""
 
     at: datetime
     words: str
@@ -30,18 +30,18 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Node:
+class StateNode:
     state: ServerState
     x: int
     y: int
     width: int
     lit: str
-    """Its colours, if it is the present one: those of the badge, so that a silent server is not drawn as running."""
+    """Badge colours if this is the current state, otherwise empty. A silent server is not drawn as running."""
     entered: Entry | None
 
     @property
     def lines(self) -> list[tuple[str, int]]:
-        """What is written in it, and where: its name, in two lines where it is long, and when it was entered."""
+        """Return the lines of text and their positions: the name (in two lines if long), and when it was entered."""
         is_long = len(self.state) * LETTER > self.width
         first, _, rest = self.state.partition("_")
         words = [
@@ -65,7 +65,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Edge:
+class StateEdge:
     path: str
     label: str
     x: int
@@ -78,19 +78,19 @@ class Edge:
 @dataclass(frozen=True)
 class Drawing:
     layout: Layout
-    nodes: list[Node]
-    edges: list[Edge]
+    nodes: list[StateNode]
+    edges: list[StateEdge]
 
 
 @dataclass(frozen=True)
 class Machine:
     drawings: list[Drawing]
     description: str
-    """The states it went through, in words."""
+    """States that the server went through, in words."""
 
 
 def build_machine(server: TimedServer, events: Iterable[Any]) -> Machine:
-    """The machine of a server with its transitions, oldest first."""
+    """Return the drawing of a server with its state changes, oldest first."""
     entered: dict[str, datetime] = {ServerState.CREATED.value: server.created_at}
     times, passed, way = Counter([ServerState.CREATED.value]), {}, [(ServerState.CREATED.value, server.created_at)]
     since = server.created_at
@@ -114,10 +114,10 @@ def build_machine(server: TimedServer, events: Iterable[Any]) -> Machine:
 def build_drawing(
     layout: Layout, lit: dict[str, str], when: dict[str, Entry], passed: dict[Any, tuple[str, str]]
 ) -> Drawing:
-    nodes = [Node(state, *place, lit.get(state, ""), when.get(state)) for state, place in layout.places.items()]
+    nodes = [StateNode(state, *place, lit.get(state, ""), when.get(state)) for state, place in layout.places.items()]
     ways = {**layout.ways, **{pair: way for pair, way in layout.back.items() if pair in passed}}
     edges = [
-        Edge(path, label, x, y, anchor, pair in passed, title)
+        StateEdge(path, label, x, y, anchor, pair in passed, title)
         for pair, (path, x, y, anchor) in ways.items()
         for label, title in [passed.get(pair, ("", ""))]
     ]
@@ -125,7 +125,10 @@ def build_drawing(
 
 
 def find_edge(from_: str, to: str) -> tuple[ServerState | None, ServerState]:
-    """Which of the drawn edges a transition is."""
+    """Return both ends of the arrow in the chart of states that shows a change.
+
+    The first end is None for the loss of an alive server: one arrow stands for all alive states.
+    """
     before, after = ServerState(from_), ServerState(to)
     return (None, after) if before in states.ALIVE and after not in states.ALIVE else (before, after)
 

@@ -1,48 +1,48 @@
-"""The steps of an execution as a graph of what waits for what: rows in, geometry out. No database, no HTML."""
+"""Dependency graph of an execution's steps: rows in, geometry out. No database, no HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from controlplane.console.charts.folds import Fold, Row
-from controlplane.console.presenters.formatting import shorten
-from controlplane.console.presenters.jobs import doubt_about
+from controlplane.console.doubt import doubt_about
+from controlplane.console.formatting import shorten
 from jobs import graph
 from jobs.selectors.executions import Step
 from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54
-"""Of the box of a step, and from one column, or row, to the next; units of the drawing."""
+"""Width and height of a box, and the distances of columns and rows, in units of the drawing."""
 KEY_LENGTH = 16
 MOST_BOXES = 40
-"""Of those that are alike, and of steps beside them."""
+"""Most boxes of a folded graph."""
 
 
 def doubt_about_step(step: Step) -> str:
-    """Why a step that a server has is not known to run."""
+    """Return why a live step may not be running, or an empty text."""
     return doubt_about(step.state, step.server["state"] if step.server else None)
 
 
 @dataclass(frozen=True)
-class Node:
-    """What has a box: a step, or those that are alike."""
+class StepNode:
+    """Box of one step or of several similar steps."""
 
     label: str
     title: str
     look: str
-    """The state whose colours it has."""
+    """State that gives the colours."""
     has_ended_well: bool
     step: Step | None = None
     url: str = ""
-    """Where those that are alike are shown each for itself."""
+    """Link that opens the fold."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node in its place."""
+    """Node at its position."""
 
-    node: Node
+    node: StepNode
     x: int
     y: int
 
@@ -52,30 +52,32 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Edge:
+class StepEdge:
     path: str
     is_passed: bool
-    """What it comes from has ended well."""
+    """True if the step at its start completed."""
 
 
 @dataclass(frozen=True)
 class Graph:
     boxes: list[Box]
-    edges: list[Edge]
+    edges: list[StepEdge]
     width: int
     height: int
 
 
 def build_graph(steps: Sequence[Step]) -> Graph:
-    """Steps in columns: each right of all that it depends on. Those that depend on nothing shown stand at the left."""
+    """Return the graph. Each step is to the right of all steps that it depends on."""
     return lay_out({step.step: describe_step(step) for step in steps}, {step.step: step.depends_on for step in steps})
 
 
 def build_folded_graph(
     rows: Sequence[Row], url_of: Callable[[Fold], str], details: Mapping[UUID, Step]
 ) -> Graph | None:
-    """The same with a box for those that are alike. None: there are still too many, or one box would stand both before
-    and after another."""
+    """Return the graph with one box for similar steps.
+
+    Return None if there are too many boxes, or if folding makes boxes depend on each other in a circle.
+    """
     members = {row.label if isinstance(row, Fold) else row.step: members_of(row) for row in rows}
     box_of = {step.job: name for name, steps in members.items() for step in steps}
     needs = {
@@ -94,23 +96,23 @@ def members_of(row: Row) -> Sequence[StepTimes]:
     return row.steps if isinstance(row, Fold) else [row]
 
 
-def describe_step(step: Step) -> Node:
+def describe_step(step: Step) -> StepNode:
     doubt = doubt_about_step(step)
     title = f"{step.step}: {step.state}" + (f", {doubt}" if doubt else "")
     look = "SILENT" if doubt else step.state
-    return Node(shorten(step.step, KEY_LENGTH), title, look, step.state == JobState.COMPLETED, step)
+    return StepNode(shorten(step.step, KEY_LENGTH), title, look, step.state == JobState.COMPLETED, step)
 
 
-def describe_fold(fold: Fold, url: str) -> Node:
+def describe_fold(fold: Fold, url: str) -> StepNode:
     count = f" × {len(fold.steps):,}"
     label = shorten(fold.label, KEY_LENGTH - len(count)) + count
     title = f"{fold.label}: " + ", ".join(f"{number:,} {state}" for state, number in fold.counts)
     state, _, doubt = fold.counts[0][0].partition(", ")
     look = "SILENT" if doubt else "COMPLETED" if state == "kept" else state
-    return Node(label, title, look, all(step.state == JobState.COMPLETED for step in fold.steps), url=url)
+    return StepNode(label, title, look, all(step.state == JobState.COMPLETED for step in fold.steps), url=url)
 
 
-def lay_out(nodes: Mapping[str, Node], needs: Mapping[str, Sequence[str | None]]) -> Graph:
+def lay_out(nodes: Mapping[str, StepNode], needs: Mapping[str, Sequence[str | None]]) -> Graph:
     known = {key: [on for on in needs[key] if on is not None and on in nodes] for key in nodes}
     rank = graph.step_ranks(known)
     filled: dict[int, int] = {}
@@ -120,7 +122,7 @@ def lay_out(nodes: Mapping[str, Node], needs: Mapping[str, Sequence[str | None]]
         row = filled[column] = filled.get(column, -1) + 1
         boxes[key] = Box(node, column * COLUMN, row * ROW)
     edges = [
-        Edge(draw_curve(boxes[on], boxes[key]), nodes[on].has_ended_well)
+        StepEdge(draw_curve(boxes[on], boxes[key]), nodes[on].has_ended_well)
         for key, before in known.items()
         for on in before
     ]

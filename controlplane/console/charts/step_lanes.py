@@ -1,29 +1,29 @@
-"""The steps of an execution as lanes on one axis of time: rows in, geometry out. No database, no HTML."""
+"""Steps of an execution as lanes on one time axis: rows in, geometry out. No database, no HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from controlplane.console.charts.axis import AXIS, Axis, Mark, Span, build_grid, grid_step
+from controlplane.console.charts.axis import AXIS, Axis, AxisSpan, Mark, build_grid, grid_step
 from controlplane.console.charts.folds import FAILURES, MEMBERS_SHOWN, Fold, Row, is_idle
 from controlplane.console.charts.step_graph import KEY_LENGTH, doubt_about_step
-from controlplane.console.presenters.formatting import shorten
+from controlplane.console.formatting import shorten
 from controlplane.core.durations import describe_duration
 from jobs.selectors.executions import Step
 from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 LANE, BAR = 42, 28
-"""Pixels: of a lane, and to the middle of its bar."""
+"""Pixels: height of a lane, and offset of the middle of its bar."""
 AREA, PLACES = 18, 120
-"""Of the shape of a fold: its height in pixels, and how many points it has."""
+"""Shape of a fold: its height in pixels, and its number of points."""
 STATES_NAMED = 3
 
 
 @dataclass
-class Lane:
-    """One step, or those of a fold."""
+class StepLane:
+    """Lane of one step or of a fold."""
 
     top: int
     name: str
@@ -32,18 +32,18 @@ class Lane:
     step: Step | None = None
     fold: Fold | None = None
     failed: str = ""
-    """How many of a fold have failed."""
+    """Number of failed steps in a fold."""
     others: str = ""
-    """More states of a fold, where there is room."""
+    """More states of a fold, if there is room."""
     url: str = ""
-    """Where a fold is opened, or closed."""
+    """Link that opens or closes the fold."""
     is_inner: bool = False
-    """It belongs to the fold above."""
+    """True if it belongs to the fold above."""
     doubt: str = ""
-    spans: list[Span] = field(default_factory=list)
+    spans: list[AxisSpan] = field(default_factory=list)
     ends: list[Mark] = field(default_factory=list)
     area: str = ""
-    """The outline of how many run at once, in units of its own: 120 wide, and the top at 0, the floor at 100."""
+    """Outline of how many steps run at once, in its own units: 120 wide, top at 0, floor at 100."""
     most: str = ""
 
     @property
@@ -57,7 +57,7 @@ class Lane:
 
 @dataclass
 class Segment:
-    """Of the axis, between two lines of its grid: it leads to a closer look."""
+    """Part of the axis between two grid lines. It links to a closer view."""
 
     x: str
     width: str
@@ -68,14 +68,14 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Chart:
-    lanes: list[Lane]
+class StepsChart:
+    lanes: list[StepLane]
     axis: list[tuple[str, str, str]]
     segments: list[Segment]
     height: int
     floor: int
     idle: int
-    """Steps of which nothing is in the time that is drawn."""
+    """Steps without anything to draw in this period."""
 
     @property
     def has_folds(self) -> bool:
@@ -83,15 +83,15 @@ class Chart:
 
 
 def is_within(step: StepTimes, axis: Axis, now: datetime) -> bool:
-    """Whether there is something to draw of a step."""
+    """Return True if the step has something to draw in this period."""
     return not is_idle(step) and step.free_at <= axis.end and (step.finished_at or now) >= axis.start
 
 
 def build_steps_chart(
     begun_at: datetime, axis: Axis, rows: Sequence[Row], details: Mapping[UUID, Step], now: datetime, idle: int = 0
-) -> Chart:
-    """A lane for each row; of a step with all of its attempts, of a fold with how many of it run at once."""
-    lanes: list[Lane] = []
+) -> StepsChart:
+    """Return a lane for each row: a step with its attempts, or a fold with how many of its steps run at once."""
+    lanes: list[StepLane] = []
     inside = 0
     for row in rows:
         top = len(lanes) * LANE
@@ -106,7 +106,7 @@ def build_steps_chart(
     floor = len(lanes) * LANE
     offset = (axis.start - begun_at).total_seconds()
     grid = list(build_grid(axis, offset))
-    return Chart(lanes, grid, list(build_segments(axis, offset)), floor + AXIS, floor, idle)
+    return StepsChart(lanes, grid, list(build_segments(axis, offset)), floor + AXIS, floor, idle)
 
 
 def build_segments(axis: Axis, offset: float) -> Iterable[Segment]:
@@ -122,10 +122,10 @@ def build_segments(axis: Axis, offset: float) -> Iterable[Segment]:
         at += step
 
 
-def build_step_lane(times: StepTimes, step: Step, top: int, axis: Axis, now: datetime) -> Lane:
+def build_step_lane(times: StepTimes, step: Step, top: int, axis: Axis, now: datetime) -> StepLane:
     state = f"{step.state}, kept" if step.is_kept else step.state
     hook = " (hook)" if step.is_hook else ""
-    lane = Lane(top, step.step, shorten(step.step, 2 * KEY_LENGTH) + hook, state, step=step)
+    lane = StepLane(top, step.step, shorten(step.step, 2 * KEY_LENGTH) + hook, state, step=step)
     lane.doubt = doubt_about_step(step)
     if step.is_kept or step.state in (JobState.BLOCKED, JobState.SKIPPED):
         return lane
@@ -133,7 +133,7 @@ def build_step_lane(times: StepTimes, step: Step, top: int, axis: Axis, now: dat
     until = step.finished_at or now
     since = min(step.available_at, attempts[0].claimed_at if attempts else until)
     if step.child_execution:
-        add_span(lane, axis, "running", since, until, "its child runs", least=0.6)
+        add_span(lane, axis, "running", since, until, "child execution", least=0.6)
     for attempt in attempts:
         over = attempt.finished_at or now
         add_span(lane, axis, "waiting", since, max(since, attempt.claimed_at), "waiting")
@@ -152,17 +152,19 @@ def build_step_lane(times: StepTimes, step: Step, top: int, axis: Axis, now: dat
     return lane
 
 
-def add_span(lane: Lane, axis: Axis, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> None:
+def add_span(
+    lane: StepLane, axis: Axis, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0
+) -> None:
     if end >= axis.start and start <= axis.end:
         lane.spans.append(axis.build_span(kind, start, end, title, least))
 
 
-def add_end(lane: Lane, axis: Axis, kind: str, at: datetime, title: str) -> None:
+def add_end(lane: StepLane, axis: Axis, kind: str, at: datetime, title: str) -> None:
     if axis.start <= at <= axis.end:
         lane.ends.append(Mark(kind, axis.x(at), title))
 
 
-def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> Lane:
+def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> StepLane:
     counts = [(state, f"{count:,} {state}") for state, count in fold.counts]
     failed = [text for state, text in counts if state in FAILURES]
     well = [text for state, text in counts if state not in FAILURES]
@@ -173,12 +175,14 @@ def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> Lane:
     if fold.is_open and len(fold.steps) > MEMBERS_SHOWN:
         label += f", {MEMBERS_SHOWN} of them here"
     name = f"{fold.label}: {len(fold.steps):,} steps, {', '.join(failed + well)}"
-    lane = Lane(top, name, label, first, fold=fold, failed=", ".join(failed), others="".join(f", {o}" for o in others))
+    lane = StepLane(
+        top, name, label, first, fold=fold, failed=", ".join(failed), others="".join(f", {o}" for o in others)
+    )
     drawn = [step for step in fold.steps if is_within(step, axis, now)]
     if drawn:
         since = max(axis.start, min(step.free_at for step in drawn))
         until = min(axis.end, max(step.finished_at or now for step in drawn))
-        add_span(lane, axis, "waiting", since, max(since, until), "from the first that could begin to the last end")
+        add_span(lane, axis, "waiting", since, max(since, until), "from the first possible start to the last end")
         lane.area, most = draw_area([(s.begun_at, s.finished_at or now) for s in drawn if s.begun_at], axis)
         lane.most = f"at most {most} at once" if most else ""
     places = {axis.x(at): at for step in drawn if step.state in FAILURES and (at := step.finished_at)}
@@ -188,7 +192,7 @@ def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> Lane:
 
 
 def draw_area(periods: Iterable[tuple[datetime, datetime]], axis: Axis) -> tuple[str, int]:
-    """How many of these are going on, all along the axis, as an outline; and how many at most."""
+    """Return an outline of how many periods overlap along the axis, and the largest number."""
     wide = timedelta(seconds=axis.span / PLACES)
     change = [0] * (PLACES + 1)
     for start, end in periods:

@@ -1,45 +1,64 @@
-"""Jobs and attempts in a few words."""
+"""Jobs and attempts as the pages describe them."""
 
 from datetime import datetime
 from typing import Any
 
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.presenters.formatting import format_tags, shorten, time_since
+from controlplane.console.formatting import format_moment, format_tags, seconds_until, shorten, time_since
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
 from jobs.selectors.jobs import DetailedJob
-from jobs.states import JobState
-from liveness import states as server_states
-from liveness.states import ServerState
+from jobs.sql.rows.selectors import Prospect
+from jobs.states import Flag, JobState
 
 DESCRIPTION_LENGTH, REASON_LENGTH = 80, 100
 
 
 def describe_action(action: dict[str, Any]) -> str:
-    """What a job does, in a few words."""
+    """Return a short description of what a job runs."""
+    if not isinstance(action, dict):  # stored by hand
+        return shorten(str(action), DESCRIPTION_LENGTH)
     code = next((action[field] for field in ("command", "path", "name", "task") if action.get(field)), "")
-    words = " ".join(code) if isinstance(code, list) else str(code)
+    words = " ".join(map(str, code)) if isinstance(code, list) else str(code)
     return shorten(f"{action.get('type')}: {words}", DESCRIPTION_LENGTH)
 
 
 def describe_schedule(trigger: Any) -> str:
-    """When a trigger is due."""
+    """Return the schedule of a trigger as text."""
     return trigger.cron or f"every {trigger.interval_seconds:g} s"
 
 
 def name_job(job: Any) -> str:
-    """What its submitter calls a job; else what it does."""
+    """Return the name of a job, or a description of what it runs."""
     return job.name or describe_action(job.action)
 
 
-def present_job(job: DetailedJob) -> dict[str, Any]:
-    """A job as the lists show it."""
+def describe_wait(job: DetailedJob, prospect: Prospect | None) -> tuple[str, SafeString | str]:
+    """Return the reason why an open job does not run: a code and a sentence. Both are empty if none is known."""
+    if prospect is not None and prospect.flag:
+        return prospect.flag, Flag(prospect.flag).meaning
+    if prospect is not None and prospect.fails_in is not None:
+        left = seconds_until(prospect.fails_in, job.now)
+        return "NO_MATCHING_WORKER", format_html("in {}, unless a worker with its tags becomes available", left)
+    if job.cancel_requested_at and not job.finished_at:
+        return "", "cancellation requested"
+    if job.state == JobState.PENDING and job.available_at > job.now:
+        return "", format_html("not before {}", format_moment(job.available_at, job.now))
+    return "", ""
+
+
+def present_job(job: DetailedJob, prospect: Prospect | None = None) -> dict[str, Any]:
+    """Return a job as the lists show it."""
     last = job.last_attempt or {}
     is_live = job.state in states.LIVE
     seconds = last.get("seconds") if is_live or job.state in states.TERMINAL else None
     error = job.error or {}
+    code, reason = error.get("code"), shorten(str(error.get("message") or ""), REASON_LENGTH)
+    if not error:
+        code, reason = describe_wait(job, prospect)
     return {
         "it": job,
         "id": SafeString(job.pk),
@@ -52,36 +71,26 @@ def present_job(job: DetailedJob) -> dict[str, Any]:
         "server_state": last["server"]["state"] if is_live and last.get("server") else None,
         "losses": count_losses(job),
         "took": describe_exactly(seconds) if seconds is not None else None,
-        "code": error.get("code"),
-        "reason": shorten(str(error.get("message") or ""), REASON_LENGTH),
+        "code": code,
+        "reason": reason,
         "made": time_since(job.created_at, job.now),
         "finished": job.finished_at and time_since(job.finished_at, job.now),
     }
 
 
 def short_id(id: Any) -> str:
-    """The end of an id: its beginning is a time, which neighbours share."""
+    """Return the last 12 characters of an id. The first ones are a timestamp, which neighbours share."""
     return str(id)[-12:]
 
 
-LOST_HOLDERS = frozenset(set(ServerState) - server_states.ALIVE - {ServerState.TERMINATING})
-
-
-def doubt_about(state: str, server: str | None) -> str:
-    """Why a live job, or attempt, is not known to run, by the state of its server (SILENT: not heard). Empty: it is."""
-    if server is None or state not in states.LIVE:
-        return ""
-    return "server silent" if server == "SILENT" else "server lost" if server in LOST_HOLDERS else ""
-
-
 def count_losses(job: DetailedJob) -> int:
-    """How often a worker was lost with a job: also the loss that it did not come back from."""
+    """Return how often a worker was lost with this job, including the loss that ended it."""
     ended_by_loss = job.state == JobState.FAILED and (job.error or {}).get("code") in states.QUARANTINED
     return job.resubmissions + ended_by_loss
 
 
 def present_attempt(attempt: Attempt, now: datetime, server: str | None = None) -> dict[str, Any]:
-    """An attempt as the page of its server lists it."""
+    """Return an attempt as the page of its server lists it."""
     return {
         "it": attempt,
         "server": server,

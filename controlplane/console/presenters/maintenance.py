@@ -1,4 +1,4 @@
-"""Maintenance and brakes, as the pages show them."""
+"""Maintenance and brakes as the pages show them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from controlplane.console.presenters.formatting import seconds_until, time_since, time_until
+from controlplane.console.formatting import seconds_until, time_since, time_until
 from liveness.conf import conf
 from liveness.states import ServerType
 
 
 def present_maintenance(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """What is in force, with since when and until when as times that go on counting."""
+    """Return a maintenance with its start and end as counting times."""
     return {
         **row,
         "query": scope_query(cluster=row["cluster"]),
@@ -25,7 +25,7 @@ def present_maintenance(row: dict[str, Any], now: datetime) -> dict[str, Any]:
 def present_scopes(
     maintenances: list[dict[str, Any]], by_type: Iterable[dict[str, Any]], now: datetime
 ) -> list[dict[str, Any]]:
-    """The whole control plane and each cluster, how many workers are there, and its maintenance, if any."""
+    """Return the whole control plane and each cluster, with the number of workers and the maintenance, if any."""
     workers: Counter[str] = Counter()
     for row in by_type:
         workers[row["cluster"]] += row["present"] if row["type"] == ServerType.WORKER else 0
@@ -43,17 +43,17 @@ def present_scopes(
 
 
 def present_brake(brake: Any, now: datetime) -> dict[str, Any]:
-    """A brake as annotated with `held_for`, in seconds of observed time."""
+    """Return a brake. It is annotated with `held_for`, in seconds of observed time."""
     left = conf().brake_max_hold - brake.held_for
     return {
         "it": brake,
         "since": time_since(brake.engaged_at, now),
         "left": seconds_until(left, now) if left > 0 else None,
-        "query": scope_query(type=brake.type, cluster=brake.cluster),
+        "query": scope_query(type=brake.type, cluster=brake.cluster, namespace=brake.namespace),
     }
 
 
 def scope_query(**scope: str | None) -> str:
-    """As it stands in the address of an action."""
+    """Return the scope as a query string, or an empty text."""
     chosen = {name: value for name, value in scope.items() if value}
     return f"?{urlencode(chosen)}" if chosen else ""

@@ -1,4 +1,4 @@
-"""The steps of an execution as its page shows them: those that failed, the graph, the lanes, and a table in pages."""
+"""Steps of an execution as its page shows them: failed steps, graph, lanes, and a table in pages."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -7,9 +7,9 @@ from typing import Any
 from controlplane.console.charts.folds import FAILURES, Fold, Row, fold_alike, fold_steps
 from controlplane.console.charts.step_graph import MOST_BOXES, Graph, build_folded_graph, build_graph
 from controlplane.console.charts.step_lanes import build_steps_chart, is_within
-from controlplane.console.presenters.formatting import shorten
+from controlplane.console.formatting import shorten
 from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action
-from controlplane.console.selectors.step_look import Look
+from controlplane.console.selectors.step_look import StepLook
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.selectors.executions import CountedExecution, Step, steps_in_detail
@@ -20,10 +20,10 @@ STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 100, 10
 FIRST: list[Collection[str]] = [
     FAILURES, {JobState.CANCELLED}, states.LIVE, {JobState.PENDING},
 ]  # fmt: skip
-"""Where there are more steps than a page of the table has: what comes first."""
+"""Order of states in a table of more than one page. States not listed come last."""
 
 
-def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look: Look) -> dict[str, Any]:
+def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look: StepLook) -> dict[str, Any]:
     begun_at, now = execution.created_at, execution.now
     hooks_end = (step.finished_at or now for step in times if step.is_hook and step.begun_at)
     end = max([execution.finished_at or now, *hooks_end])
@@ -84,14 +84,14 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
     }
 
 
-def draw_graph(rows: Sequence[Row], look: Look, details: Any) -> Graph | None:
+def draw_graph(rows: Sequence[Row], look: StepLook, details: Any) -> Graph | None:
     if any(isinstance(row, Fold) for row in rows):
         return build_folded_graph(rows, lambda fold: look.toggle(fold.id), details)
     return build_graph([details[row.job] for row in rows if not isinstance(row, Fold)])
 
 
-def list_page(steps: Sequence[StepTimes], look: Look) -> list[StepTimes]:
-    """The steps of a page of the table; of more than one page those that failed, run or wait come first."""
+def list_page(steps: Sequence[StepTimes], look: StepLook) -> list[StepTimes]:
+    """Return the steps of one page of the table. If there are several pages, failed and live steps come first."""
     chosen = [step for step in steps if not look.state or step.state == look.state]
     if len(chosen) > STEPS_A_PAGE:
         chosen.sort(key=lambda step: next((n for n, some in enumerate(FIRST) if step.state in some), len(FIRST)))
@@ -123,6 +123,6 @@ def present_step(step: Any, now: datetime) -> dict[str, Any]:
         "needs": [key for key in step.depends_on if key],
         "took": describe_exactly(seconds) if seconds is not None else None,
         "log": bool(last),
-        # What a kept step did, it did in the earlier run.
+        # The log of a kept step belongs to the earlier run.
         "did": step.restart_of_id if step.is_kept else step.pk,
     }

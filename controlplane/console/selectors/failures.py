@@ -12,12 +12,14 @@ MESSAGE_PATTERN = Func(
     template=r"coalesce(regexp_replace(left(%(expressions)s ->> 'message', 200), '[0-9]+', '#', 'g'), '')",
     output_field=TextField(),
 )
-"""The message of an error, with # for each number, so that those that differ in an id alone are one."""
+"""Error message with # for each number, so that messages that differ only in an id form one group."""
 
 
 def errors_of_jobs(jobs: QuerySet[WorkerJob], limit: int) -> "QuerySet[Any, Any]":
-    """How many of these jobs ended with which error, by `code` and by message, in which numbers do not count,
-    `pattern`; the `last` of each, and a `message` in full; the most frequent first."""
+    """Return the errors of these jobs, grouped by `code` and message `pattern`, most frequent first.
+
+    Each group has its `count`, the time of its `last` error, and one full `message`.
+    """
     return (
         jobs.filter(error__isnull=False)
         .order_by()

@@ -1,6 +1,7 @@
-"""A page of a list that is filtered and sorted: what was found, how far it looked, and where it goes on.
+"""Page of a filtered and sorted list: its rows, how far it searched, and the link to the next page.
 
-By age an index sorts. By anything else the next `scan_window.SCAN_LIMIT` rows are sorted, and the page says so.
+The index sorts by age. For any other order, only the next `scan_window.SCAN_LIMIT` rows are sorted. The page shows
+this.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,30 +13,30 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from controlplane.console.selectors.filters.base import INDEXED, ORDERS, Filter, SearchFilter
-from controlplane.console.selectors.ids import parse_uuid
+from controlplane.core.ids import parse_uuid
 from jobs import scan_window
 
 OLDEST = "oldest"
 Page = Callable[[QuerySet[Any], UUID | None, int], Iterable[Any]]
-"""Of these rows a page: those after one, so many, in the order that is asked for."""
+"""Function that returns a page of these rows: after an id, at most so many, in the requested order."""
 
 
 class ListPage(NamedTuple):
     rows: list[Any]
     older: str | None
-    """The link that goes on."""
+    """Link to the next page, or None."""
     searched: str
-    """How much was looked through, where that was not everything; in words."""
+    """Description of the rows that were searched. Empty if all rows were searched."""
     before: UUID | None
-    """Where the page begins, if that is not where the list does."""
+    """Id after which this page begins, or None for the first page."""
     is_sorted: bool = False
-    """It is sorted only as far as it was looked through."""
+    """True if only the searched rows are sorted."""
 
 
 def build_list_page(
     request: HttpRequest, search: SearchFilter, rows: QuerySet[Any], page: Page, limit: int, noun: str = "job"
 ) -> ListPage:
-    """The next `limit` of these rows that match, in the order that is asked for."""
+    """Return the next `limit` matching rows in the requested order."""
     before = parse_uuid(request.GET.get("before"))
     if search.order not in ("", OLDEST):
         return build_sorted_page(request, search, rows, page, before, limit, noun)
@@ -66,15 +67,17 @@ def build_sorted_page(
     limit: int,
     noun: str,
 ) -> ListPage:
-    """The next `limit` of what matches within one window, after those that `skip` says were shown; then the next
-    window, from its beginning."""
+    """Return the next `limit` matches of one scan window, after the first `skip`.
+
+    After the last match of a window comes the first page of the next window.
+    """
     text = request.GET.get("skip", "")
     skip = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     matching, floor = search.match_in_scan_window(rows, before)
     matches = list(page(matching, None, skip + limit + 1))[skip:]
     searched = describe_window(search, before, noun, "newest") if floor else ""
     if len(matches) > limit:
-        # What comes meanwhile must not move the window.
+        # Fix the start of the window, so that new rows do not move it.
         newest = before or UUID(int=rows.order_by("-pk").values_list("pk", flat=True)[0].int + 1)
         return ListPage(
             matches[:limit], link_to_older(search, newest, skip=skip + limit), searched, before, is_sorted=True
@@ -90,7 +93,7 @@ def describe_window(search: Filter, before: UUID | None, noun: str, ends: str) -
 
 
 def present_list_page(listing: ListPage, search: SearchFilter) -> dict[str, Any]:
-    """What the table of a list that is sorted, and its pager, show beside the rows."""
+    """Return what the table and the pager of a sorted list show beside the rows."""
     return {
         "before": listing.before,
         "older": listing.older,
@@ -102,7 +105,7 @@ def present_list_page(listing: ListPage, search: SearchFilter) -> dict[str, Any]
 
 
 def link_to_order(search: SearchFilter, order: str) -> str:
-    """The same list in an order, from its beginning."""
+    """Return a link to the first page of the list in another order."""
     others = {name: text for name, text in search.texts.items() if name != "sort"}
     return f"?{urlencode({**others, **({'sort': order} if order else {})})}"
 
@@ -112,5 +115,5 @@ def link_to_older(search: Filter, last: object, **more: object) -> str:
 
 
 def format_at_least(count: int, floor: object) -> str:
-    """A number, of which no more is known if there is a floor that was counted down to."""
+    """Return the count, marked with ≥ if the rows below `floor` were not counted."""
     return f"{count:,}" if floor is None else f"≥ {count:,}"

@@ -1,4 +1,4 @@
-"""What a job's code wrote, a page at a time: the last lines that are sought, and those that came since."""
+"""Log lines of a job, one page at a time: the last matching lines, and the lines that came later."""
 
 from typing import NamedTuple
 from uuid import UUID
@@ -7,7 +7,7 @@ from jobs.sql import sql
 from jobs.sql.rows.selectors import FoundLine
 
 LINES_SHOWN, LOOKED_AT = 500, 20_000
-"""Lines of a page, and so many that are looked through for it at once."""
+"""Lines on a page, and the most lines that one search reads."""
 BEYOND_ALL = 2**63 - 1
 
 
@@ -15,17 +15,17 @@ class LogLines(NamedTuple):
     lines: list[FoundLine]
     """Oldest first."""
     earlier: int | None
-    """Before which line there are more. None: there are none."""
+    """Line number before which more lines may match. None means no earlier lines."""
     last: int
-    """After which line there may be more."""
+    """Line number after which new lines may follow."""
     is_full: bool
-    """So many match that others were left out; otherwise so many were looked at, or there are no more."""
+    """True if more lines may match than were returned."""
 
 
 def find_lines_before(
     job: UUID, before: int | None, attempt: int | None, stream: str | None, holds: str | None
 ) -> LogLines:
-    """The last lines before a line, or of all."""
+    """Return the last matching lines before a line number, or the last of all lines."""
     looked_at = count_looked_at(stream, holds)
     rows = sql.find_log_lines_before.fetch_rows(
         job=job, before=before or BEYOND_ALL, attempt=attempt, stream=stream, holds=holds, looked_at=looked_at,
@@ -39,7 +39,7 @@ def find_lines_before(
 
 
 def find_lines_after(job: UUID, after: int, attempt: int | None, stream: str | None, holds: str | None) -> LogLines:
-    """The first lines after a line."""
+    """Return the first matching lines after a line number."""
     looked_at = count_looked_at(stream, holds)
     rows = sql.find_log_lines_after.fetch_rows(
         job=job, after=after, attempt=attempt, stream=stream, holds=holds, looked_at=looked_at, limit=LINES_SHOWN + 1
@@ -51,5 +51,5 @@ def find_lines_after(job: UUID, after: int, attempt: int | None, stream: str | N
 
 
 def count_looked_at(stream: str | None, holds: str | None) -> int:
-    """Where every line matches, one more than is shown."""
+    """Return how many lines to read: one more than a page if every line matches."""
     return LOOKED_AT if stream or holds else LINES_SHOWN + 1

@@ -1,4 +1,4 @@
-"""What happened: transitions of servers and actions on them and on jobs, interrupted attempts, refused reports."""
+"""Recent events: state changes, actions, interrupted attempts and superseded reports."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -13,7 +13,8 @@ from django.db.models.lookups import Exact
 from controlplane.core.composed import Composed, compose_query
 from jobs import scan_window
 from jobs.models import Attempt, LateReport
-from liveness.models import Brake, Clock, Server, ServerEvent
+from liveness.models import Clock, Server, ServerEvent
+from liveness.selectors.events import is_brake_of_cluster
 from liveness.states import Subject
 
 IS_TRANSITION = Q(action="")
@@ -23,7 +24,7 @@ SUBJECTS_OF_VIEWS = {
     "execution": {Subject.EXECUTION},
     "trigger": {Subject.TRIGGER},
 }
-"""The subjects whose entries are shown to those who may view it, of `VIEWS`."""
+"""Event subjects that each view permission (a key of `VIEWS`) lets a user see."""
 NO_NUMBER = Cast(Value(None), IntegerField())
 COLUMNS: dict[str, tuple[Any, ...]] = {
     "transitions": (
@@ -41,7 +42,7 @@ COLUMNS: dict[str, tuple[Any, ...]] = {
     ),
 }  # fmt: skip
 
-# One by one, never as a join: that reads all attempts of the server, whenever they were.
+# A subquery for each row, never a join: a join reads all attempts of the server, however old.
 NAME = Server.objects.filter(pk=OuterRef("server")).values("name")
 NAME_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server__name")
 CLUSTER = Server.objects.filter(pk=OuterRef("server_id")).values("cluster")
@@ -49,7 +50,7 @@ CLUSTER_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("ser
 
 
 class ActivityEntry(NamedTuple):
-    """A transition of a server, what an operator did, an attempt that was interrupted, or a report that was refused."""
+    """State change of a server, operator action, interrupted attempt, or refused report."""
 
     kind: str
     at: datetime
@@ -66,14 +67,17 @@ class ActivityEntry(NamedTuple):
 
 
 class ActivitySource(NamedTuple):
-    """Where the events of one sort are: what an index finds, and what of it is sought."""
+    """Query for the events of one kind: rows that an index finds, and the filter on them."""
 
     name: str
     moment: str
     walk: QuerySet[Any]
     sought: Q = Q()
     of_one: bool = False
-    """They are of one name, and so few that all are read: never along the index of moments, past those of others."""
+    """True if all rows have one name and are few. They are then all read, without the index on time.
+
+    That index would pass through the events of all other names.
+    """
 
     @property
     def latest_first(self) -> QuerySet[Any]:
@@ -82,7 +86,7 @@ class ActivitySource(NamedTuple):
 
     @property
     def end_of_scan(self) -> Subquery:
-        """When the last happened of those that are looked through."""
+        """Return the time of the oldest row that a search reads."""
         return Subquery(self.latest_first.values(self.moment)[scan_window.SCAN_LIMIT : scan_window.SCAN_LIMIT + 1])
 
     def latest_entries(self, limit: int, since: datetime | None) -> QuerySet[Any]:
@@ -100,9 +104,11 @@ def list_activity(
     after: datetime | None = None,
     sees: Collection[str] = frozenset(SUBJECTS_OF_VIEWS),
 ) -> tuple[list[ActivityEntry], datetime | None]:
-    """What happened last, of one kind or of each, of one server, one cluster or of all, by some or by all, before a
-    moment and not before another, to what the reader `sees`; at most `limit`, latest first. And since when it was
-    looked for, where that was not from the beginning."""
+    """Return the latest entries that match the filters, and the time of the oldest row searched.
+
+    The time is None if all rows were searched. Empty filters match everything. `before` is exclusive, `after` is
+    inclusive, and `sees` are the view permissions of the user.
+    """
     if not any((kind, server, who, cluster, before, after)) and SUBJECTS_OF_VIEWS.keys() <= set(sees):
         return latest_first(compose_latest_activity(limit).fetch_rows())[:limit], None
     some = activity_sources(kind, server, who, cluster, before, after, sees)
@@ -123,7 +129,7 @@ def latest_first(rows: Iterable[tuple[Any, ...]]) -> list[ActivityEntry]:
 
 @lru_cache(maxsize=8)
 def compose_latest_activity(limit: int) -> Composed:
-    """All that happened last, to whatever: what the first page asks."""
+    """Return the query for the latest events of all kinds, which the overview shows."""
     first, *others = (
         source.latest_entries(limit, None)
         for source in activity_sources("", "", "", "", None, None, SUBJECTS_OF_VIEWS.keys())
@@ -132,7 +138,7 @@ def compose_latest_activity(limit: int) -> Composed:
 
 
 def visible(sees: Collection[str]) -> Q:
-    """The events of what somebody sees; those of the whole instance are for who sees servers."""
+    """Return the condition for events that the user may view."""
     if SUBJECTS_OF_VIEWS.keys() <= set(sees):
         return Q()
     return Q(subject_type__in=sorted(set().union(*(SUBJECTS_OF_VIEWS[what] for what in sees))))
@@ -181,10 +187,13 @@ def activity_sources(
 
 
 def within_cluster(cluster: str) -> tuple[Q, Q, Q]:
-    """Of events, of attempts and of reports those of a cluster: of its servers, and what was done to it as a whole."""
+    """Return conditions that limit events, attempts and reports to a cluster.
+
+    Actions on the cluster as a whole are included.
+    """
     if not cluster:
         return Q(), Q(), Q()
     of_servers, of_reports = (Q(Exact(Subquery(rows), cluster)) for rows in (CLUSTER, CLUSTER_OF_ATTEMPTS))
     whole = Q(subject_type=Subject.INSTANCE, subject_id=cluster)
-    brake = Q(subject_type=Subject.BRAKE, subject_id__in=Brake.keys_of(cluster))
+    brake = Q(subject_type=Subject.BRAKE) & is_brake_of_cluster("subject_id", cluster)
     return of_servers | whole | brake, of_servers, of_reports

@@ -1,31 +1,32 @@
-"""What of an execution a reader looks at, as the address says it: which folds are open, which time, which steps."""
+"""View options of an execution page, kept in its URL: open folds, time range, state and page of the steps."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.http import QueryDict
 
 from controlplane.console.charts.axis import Axis
+from controlplane.core.bounds import moment_after
 from jobs.states import JobState
 
 MOST_OPEN, LONGEST_NAME = 20, 300
 SHORTEST, LONGEST = 1.0, 1e9
-"""Seconds of a look at a part of the time."""
+"""Limits of the time range, in seconds."""
 
 
 @dataclass(frozen=True)
-class Look:
+class StepLook:
     opened: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
-    """Seconds since the execution began; None: all of its time."""
+    """Seconds since the execution began. None means no time range."""
     state: str = ""
     page: int = 1
 
     @classmethod
-    def from_address(cls, given: QueryDict) -> "Look":
-        """What makes no sense is left out."""
+    def from_address(cls, given: QueryDict) -> "StepLook":
+        """Read the options from the URL. Invalid values are ignored."""
         since, until = parse_seconds(given.get("from")), parse_seconds(given.get("to"))
         if since is None or until is None or until - since < SHORTEST:
             since = until = None
@@ -62,10 +63,10 @@ class Look:
     def axis(self, begun_at: datetime, end: datetime) -> Axis:
         if self.since is None or self.until is None:
             return Axis(begun_at, end)
-        return Axis(begun_at + timedelta(seconds=self.since), begun_at + timedelta(seconds=self.until))
+        return Axis(moment_after(begun_at, self.since), moment_after(begun_at, self.until))
 
     def zooms(self, total: float) -> list[tuple[str, str]]:
-        """Where else to look, of so many seconds in all: in words, and as addresses."""
+        """Return labels and links for other time ranges. `total` is the execution's duration in seconds."""
         since, until = (0.0, total) if self.since is None or self.until is None else (self.since, self.until)
         span = until - since
 
@@ -80,11 +81,11 @@ class Look:
             links += [("Wider", at(since - span / 2, 2 * span))]
             links += [("Earlier", at(since - span / 2, span))] if since > 0 else []
             links += [("Later", at(since + span / 2, span))] if until < total else []
-            links += [("All of it", self.url("lanes", since=None, until=None))]
+            links += [("All", self.url("lanes", since=None, until=None))]
         return links
 
     def around(self, begun_at: datetime, start: datetime, end: datetime, total: float) -> str:
-        """The time of one step, with some before and after."""
+        """Return a link to the time range around one step."""
         since, until = ((at - begun_at).total_seconds() for at in (start, end))
         margin = max(SHORTEST, (until - since) / 2)
         since, until = max(0.0, since - margin), min(total, until + margin)

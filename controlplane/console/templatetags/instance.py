@@ -1,4 +1,4 @@
-"""What the Instance pages write many times over: too often for an include each."""
+"""Template tags for components that a page writes many times, where an include would be too slow."""
 
 from functools import lru_cache
 from typing import Any
@@ -6,25 +6,33 @@ from uuid import UUID
 
 from django import template
 from django.templatetags.static import static
-from django.utils.html import conditional_escape, escape, format_html
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from controlplane.console.presenters import formatting
-from controlplane.console.presenters.jobs import doubt_about
-from controlplane.console.views.page import viewable
-from liveness.services.action_events import Subject
+from controlplane.console import formatting
+from controlplane.console.access import list_entries, viewable
+from controlplane.console.doubt import doubt_about
+from controlplane.console.instance_name import environment_color, instance_name
+from controlplane.console.sidebar import present_sidebar
+from liveness.services.action_events import ActionSubject
 from liveness.states import Subject as SubjectType
 
 register = template.Library()
 
 PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION, SubjectType.TRIGGER)
-"""What has a page for each."""
+"""Subjects that have their own page."""
+
+
+@register.filter
+def state_words(state: str) -> str:
+    """Return a state in small words: Not running."""
+    return str(state).replace("_", " ").capitalize()
 
 
 @register.filter
 @lru_cache(maxsize=256)
 def badge(state: str) -> SafeString:
-    """A state as icon, word and colour."""
+    """Return a state as icon, word and colour."""
     return format_html(
         '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{0}</span>', state
     )
@@ -32,7 +40,7 @@ def badge(state: str) -> SafeString:
 
 @register.filter
 def mark(slot: Any) -> SafeString:
-    """What came of a slot of a trigger, where there are many: a shape, with the word and the moment in its title."""
+    """Return the outcome of a slot as a small shape, with the word and the time in its title."""
     return format_html(
         '<span class="slot-mark s-{0}" title="{0}, {1} UTC"><svg class="icon" aria-hidden="true">'
         '<use href="#i-{0}"/></svg><span class="visually-hidden">{0}</span></span>',
@@ -43,7 +51,7 @@ def mark(slot: Any) -> SafeString:
 @register.filter
 @lru_cache(maxsize=256)
 def badge_on(state: str, server: str | None) -> SafeString:
-    """The state of a job, or of an attempt, that a server has: never as if all were well where that is not heard."""
+    """Return the state of a job or an attempt. It shows a warning if its server is silent or lost."""
     doubt = doubt_about(state, server)
     if not doubt:
         return badge(state)
@@ -56,7 +64,7 @@ def badge_on(state: str, server: str | None) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def link(context: template.Context, what: str, id: UUID | str, label: str) -> SafeString:
-    """The name of what has a page, which leads there; for who may not view that only its name."""
+    """Return a link to the object's page, or only its name if the user may not view it."""
     if what not in context["sees"]:
         return conditional_escape(label)
     return formatting.link_to(formatting.page_url(what, id), label)
@@ -64,41 +72,82 @@ def link(context: template.Context, what: str, id: UUID | str, label: str) -> Sa
 
 @register.simple_tag(takes_context=True)
 def subject(context: template.Context, event: Any) -> SafeString:
-    """What an event is about, which leads to its page where it has one."""
-    of = Subject(SubjectType(event.subject_type), event.subject_id, event.subject_name)
+    """Return the subject of an event, as a link if it has a page."""
+    of = ActionSubject(SubjectType(event.subject_type), event.subject_id, event.subject_name)
     label = str(of) or "the whole instance"
     return link(context, of.type.value, event.subject_id, label) if of.type in PAGES else conditional_escape(label)
 
 
+@register.simple_tag
+def instance() -> dict[str, str]:
+    """Return the name of the instance and the colour of its environment."""
+    return {"name": instance_name(), "color": environment_color()}
+
+
+@register.simple_tag(takes_context=True)
+def sidebar_groups(context: template.Context) -> list[dict[str, Any]]:
+    """Return the sidebar of the page. A page outside the console has it without counts."""
+    if "sidebar" in context:
+        return list(context["sidebar"])
+    request = context.get("request")
+    user = getattr(request, "user", None)
+    if request is None or user is None or not (user.is_active and user.is_staff):
+        return []
+    if not context.get("has_permission", True):
+        return []
+    match = request.resolver_match
+    return present_sidebar(list_entries(user), (), f"{match.app_name}:{match.url_name}" if match else "")
+
+
+@register.simple_tag
+def main_pages() -> list[dict[str, Any]]:
+    """Return the main entries of the sidebar for a page that cannot read the database."""
+    return present_sidebar(("overview", "servers", "jobs"), (), "")
+
+
+@register.filter
+def has_grave(actions: Any) -> bool:
+    """Return True if one of these actions is dangerous, so that it is behind *More actions*."""
+    return any(action.is_grave for _, action in actions)
+
+
+@register.filter
+def initials(user: Any) -> str:
+    """Return up to two letters that stand for a user."""
+    words = (user.get_full_name() or user.get_username()).replace(".", " ").split()
+    return "".join(word[0] for word in words[:2]).upper() if len(words) > 1 else words[0][:2].upper() if words else "?"
+
+
 @register.simple_tag(takes_context=True)
 def stylesheet(context: template.Context) -> SafeString:
-    """Ours, once in a page: the admin of our own has it already, that of another project has not."""
+    """Return the link to our stylesheet once in a page. Our own admin has it already; another project's has not."""
     request = context["request"]
     if getattr(request, "has_stylesheet", False):
         return SafeString("")
     request.has_stylesheet = True
-    return format_html('<link rel="stylesheet" href="{}">', static("controlplane/instance.css"))
+    sheets = ((static(f"controlplane/{name}.css"),) for name in ("instance", "lists", "drawings", "overview", "job"))
+    return format_html_join("\n", '<link rel="stylesheet" href="{}">', sheets)
 
 
 @register.filter
 def thousands(number: int | str) -> str:
-    """1,200; what is in words already stays."""
+    """Return a number with commas, like 1,200. A text is returned unchanged."""
     return formatting.format_number(number) if isinstance(number, int) else number
 
 
 @register.filter
 def views_anything(user: Any) -> bool:
-    """Whether the Instance pages have something for somebody."""
+    """Return True if the user may open any of the Instance pages."""
     return bool(viewable(user))
 
 
 @register.filter
 def page_of(id: UUID | str, name: str) -> str:
-    """The address of the page of one thing; quicker than {% url %}, which looks for it anew."""
+    """Return the URL of an object's page. This is faster than {% url %}, which resolves the name each time."""
     return formatting.page_url(name, id)
 
 
 @register.filter
 def breakable(name: str) -> SafeString:
-    """A long name that may be broken between its words."""
+    """Return the name as HTML in which the browser may begin a new line after each underscore."""
     return SafeString(escape(name).replace("_", "_<wbr>"))

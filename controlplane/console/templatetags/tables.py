@@ -1,7 +1,8 @@
-"""`{% table "servers" %} … {% endtable %}`: it stays a table for screen readers when CSS makes cards of its rows.
+"""Tag `{% table "servers" %} … {% endtable %}`: a table that screen readers announce as a table on phones too.
 
-A browser takes the meaning from a table whose rows are displayed otherwise, unless the roles say it; they are put in
-when a template is compiled. Its values are written the short way: a page has a thousand of them.
+On phones, CSS shows rows as cards. Browsers then drop the table's meaning unless ARIA roles give it. The roles are
+added when a template is compiled. Values are written without Django's localisation, because a page has a thousand of
+them.
 """
 
 import re
@@ -15,7 +16,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 COLUMN = re.compile(r"(<th(?: [^>]*)?>)([^<{]*[^<{\s][^<{]*)(</th>)")
-"""A column that is named in words alone: reader.js sorts the rows of a page by it."""
+"""Column header with only a text. reader.js can sort rows by it."""
 TAG = re.compile(r"<(/?thead|tbody|tr|th|td)\b")
 ROLES = {"thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
 
@@ -32,8 +33,10 @@ class TableNode(Node):
 
 
 class PlainNode(VariableNode):
-    """What is nearly always in a cell, text and whole numbers, is in no language and in no time zone: to look for
-    these took the framework more than all else of a page."""
+    """Variable node that writes text and whole numbers without localisation.
+
+    The checks for language and time zone took more time than the rest of a page.
+    """
 
     def render(self, context: template.Context) -> Any:
         value = self.filter_expression.resolve(context)
@@ -62,16 +65,31 @@ class PlainPartNode(Node):
 
 @register.tag
 def plain(parser: Parser, token: Token) -> PlainPartNode:
-    """`{% plain %} … {% endplain %}`: many values that are nearly all text and whole numbers, as in a table."""
+    """Write values without localisation: `{% plain %} … {% endplain %}`."""
     nodelist = parser.parse(("endplain",))
     parser.delete_first_token()
     write_plainly(nodelist)
     return PlainPartNode(nodelist)
 
 
+@register.simple_tag
+def sort_head(heads: Any, column: str, words: str, classes: str = "") -> SafeString:
+    """Write a column head that links to the list in this order. Without `heads`, the browser sorts the rows."""
+    shown_class = f' class="{classes}"' if classes else ""
+    start = f'<th role="columnheader" scope="col"{shown_class}'
+    if not heads:
+        return SafeString(f'{start}><button type="button" class="sort">{words}</button></th>')
+    head = heads[column]
+    direction = f' aria-sort="{head.direction}"' if head.direction else ""
+    return SafeString(f'{start}{direction}><a href="{escape(head.url)}">{words}</a></th>')
+
+
 @register.tag
 def table(parser: Parser, token: Token) -> TableNode:
-    """Its rows, with the roles; `th` in the head names a column, below it a row. May be given classes."""
+    """Write a table with ARIA roles.
+
+    A `th` in the head names a column, in the body a row. Arguments are CSS classes.
+    """
     _, *classes = token.split_contents()
     nodelist = parser.parse(("endtable",))
     parser.delete_first_token()
@@ -81,7 +99,7 @@ def table(parser: Parser, token: Token) -> TableNode:
 
 
 def add_roles(nodelist: NodeList) -> None:
-    """Write the roles into the text of these nodes, in order."""
+    """Add ARIA roles to the text of these nodes, in order."""
     is_head = False
 
     def add_role(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Alerts: what the rules have found, who was told of it, and what is muted."""
+"""Alert pages: incidents, rules with their mutes, and the outbox of messages."""
 
 from datetime import datetime
 from typing import Any
@@ -14,12 +14,11 @@ from django.urls import reverse
 from controlplane.console.actions.alerts import MUTE, PERMISSION, TEST, UNMUTE, AlertAction, MuteForm
 from controlplane.console.actions.bulk_actions import render_confirmation
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
-from controlplane.console.presenters.formatting import time_since, time_until
+from controlplane.console.formatting import time_since, time_until
+from controlplane.console.page import FORM_METHODS, HOME, render_page, require_permission, require_reader, viewable
 from controlplane.console.selectors.filters.activity import IncidentFilter
-from controlplane.console.selectors.ids import parse_uuid
 from controlplane.console.selectors.listing import link_to_older
-from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader, viewable
+from controlplane.core.ids import parse_uuid
 from jobs.conf import alerts_conf
 from jobs.selectors.alerts import incidents_page, latest_messages, mutes
 from jobs.services import alerts
@@ -29,21 +28,23 @@ from liveness.selectors.clock import database_time
 INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
 EVERY_RULE = "all"
 RULES = {
-    "server_lost": ("server", "A server is DISCONNECTED or in ERROR, by cluster."),
-    "brake": ("server", "The brake holds a type of server, everywhere or in a cluster."),
-    "check_overdue": ("server", "No liveness check has gone through for three intervals."),
+    "server_lost": ("server", "A server is DISCONNECTED or in ERROR (one incident for each cluster)."),
+    "brake": ("server", "The brake holds a type of server, in all clusters or in one."),
+    "check_overdue": ("server", "No liveness check has completed for three intervals."),
     "quarantine": ("job", "A job is in quarantine."),
     "no_matching_worker": ("job", "Jobs wait for tags that no alive worker has."),
-    "version_skew": ("server", "Alive workers of one cluster run several versions."),
-    "oldest_waiting": ("job", "A job has waited for longer than ALERTS[OLDEST_WAITING]."),
-    "failures_a_minute": ("job", "So many jobs fail each minute as ALERTS[FAILURES_A_MINUTE] says."),
+    "stuck_job": ("job", "A job is stuck until an operator acts. Its flag is the reason."),
+    "version_skew": ("server", "Alive workers of one cluster run different versions."),
+    "oldest_waiting": ("job", "A job has waited longer than ALERTS[OLDEST_WAITING]."),
+    "oldest_snapshot": ("server", "A snapshot is older than ALERTS[OLDEST_SNAPSHOT], so dead rows stay."),
+    "failures_a_minute": ("job", "At least ALERTS[FAILURES_A_MINUTE] jobs fail each minute."),
 }
-"""What each rule is about, of `VIEWS`, and what it finds."""
+"""Kind of object (a key of `VIEWS`) and description for each alert rule."""
 
 
 @require_reader(about_instance=True)
 def show_alerts(request: HttpRequest) -> HttpResponse:
-    """Incidents, the open ones first; rules and mutes; the outbox. Of what its reader may view."""
+    """Show incidents (open ones first), rules, mutes and the outbox, limited to the rules that the user may view."""
     chosen = IncidentFilter(request.GET)
     before = parse_uuid(request.GET.get("before"))
     now = database_time()
@@ -82,7 +83,7 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
 
 
 def is_on(rule: str) -> bool:
-    """Whether the settings have it look at all."""
+    """Return True if the settings enable this rule."""
     return getattr(alerts_conf(), rule) not in (False, None)
 
 
@@ -98,11 +99,14 @@ def present_incident(row: Any, now: datetime) -> dict[str, Any]:
 
 
 def list_told(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was told over how many channels, and over which it was not yet; once where it is the same at both ends."""
+    """Return the channels that got each event of an incident, and the messages that are not sent yet.
+
+    Events with the same channels and no unsent message are merged into one entry.
+    """
     told = []
-    for event in ("opened", "ended"):
+    for event in ("opened", "updated", "ended"):
         if about := [message for message in outcomes if message["event"] == event]:
-            sent = sorted(message["channel"] for message in about if message["is_sent"])
+            sent = sorted({message["channel"] for message in about if message["is_sent"]})
             told.append({"event": event, "sent": sent, "unsent": [row for row in about if not row["is_sent"]]})
     if len(told) == 2 and told[0]["sent"] == told[1]["sent"] and not (told[0]["unsent"] or told[1]["unsent"]):
         return [{**told[0], "event": "opened, ended"}]
@@ -120,7 +124,7 @@ def present_message(row: Any, now: datetime) -> dict[str, Any]:
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def mute_rule(request: HttpRequest) -> HttpResponse:
-    """`?rule=`: nobody is told of what it finds, for a while."""
+    """Stop messages about the rule in `?rule=` for a chosen time."""
     rule = read_rule(request)
     form = MuteForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
@@ -132,7 +136,7 @@ def mute_rule(request: HttpRequest) -> HttpResponse:
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def unmute_rule(request: HttpRequest) -> HttpResponse:
-    """`?rule=`: what it finds is told again."""
+    """Send messages about the rule in `?rule=` again."""
     rule = read_rule(request)
     now = database_time()
     is_muted = rule in mutes(now)
@@ -141,14 +145,12 @@ def unmute_rule(request: HttpRequest) -> HttpResponse:
         problem = f"{name_of(rule).capitalize()} is not muted." if form.is_bound and not is_muted else ""
         return confirm(request, UNMUTE, form, rule, problem, applies=is_muted)
     alerts.mute(rule, 0, request_actor(request), form.cleaned_data["note"])
-    return finish(
-        request, UNMUTE, rule, form.cleaned_data["note"], f"{name_of(rule).capitalize()}: not muted any more."
-    )
+    return finish(request, UNMUTE, rule, form.cleaned_data["note"], f"Unmuted {name_of(rule)}.")
 
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def test_channels(request: HttpRequest) -> HttpResponse:
-    """A test message for each channel, over the outbox: a receiver that hangs keeps nobody waiting here."""
+    """Write a test message for each channel to the outbox, so that a slow receiver does not block this request."""
     require_permission(request, PERMISSION)
     channels = list_channels()
     form = forms.Form(request.POST if request.method == "POST" else None)
@@ -158,15 +160,18 @@ def test_channels(request: HttpRequest) -> HttpResponse:
             would=len(channels), total=len(channels),
         )  # fmt: skip
     alerts.write_test()
-    return finish(request, TEST, "", "", f"Test messages for {', '.join(channels)} are in the outbox.")
+    return finish(request, TEST, "", "", f"Test messages for {', '.join(channels)} were added to the outbox.")
 
 
 def read_rule(request: HttpRequest) -> str:
-    """Raises PermissionDenied, and Http404 where there is no such rule."""
+    """Return the rule in `?rule=`, or `EVERY_RULE`.
+
+    Raises PermissionDenied, and Http404 if the rule does not exist.
+    """
     require_permission(request, PERMISSION)
     rule = request.GET.get("rule", EVERY_RULE)
     if rule != EVERY_RULE and rule not in RULES:
-        raise Http404("There is no such rule of alerts.")
+        raise Http404(f"There is no alert rule {rule}.")
     return rule
 
 
@@ -186,7 +191,7 @@ def confirm(
 
 
 def finish(request: HttpRequest, action: AlertAction, rule: str, note: str, said: str) -> HttpResponse:
-    """With an entry in the admin's log."""
+    """Write an entry to the admin log, show a success message and redirect to the alerts page."""
     user: Any = request.user
     LogEntry.objects.create(
         user_id=user.pk, action_flag=CHANGE, object_repr=f"alerts {rule}".strip(),

@@ -1,4 +1,4 @@
-"""The pages of bulk actions: the recent ones, and one with its progress and what came of each item."""
+"""Pages of bulk actions: the list, and one action with its progress and the outcome of each item."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +14,19 @@ from django.urls import reverse
 from controlplane.console.actions.bulk_actions import Target, render_confirmation
 from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.actions.targets import PERMISSIONS, TARGETS
-from controlplane.console.presenters.formatting import page_url, seconds_until, time_since
-from controlplane.console.presenters.jobs import short_id
-from controlplane.console.selectors.ids import parse_uuid
-from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import (
+from controlplane.console.formatting import page_url, seconds_until, time_since
+from controlplane.console.page import (
     FORM_METHODS,
+    HOME,
     reached_namespaces,
     render_page,
     require_permission,
     require_reader,
+    show_not_found,
     viewable,
 )
+from controlplane.console.presenters.jobs import short_id
+from controlplane.core.ids import parse_uuid
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.problems import Problem
 from jobs.models import Batch, BatchItem
@@ -37,21 +38,21 @@ from liveness.states import Subject
 
 BATCHES_A_PAGE, ITEMS_A_PAGE, REASONS_SHOWN = 50, 100, 10
 STALLED_AFTER = 30
-"""Seconds without an item after which the page says that nobody goes on with it."""
+"""Seconds without a processed item after which the page shows the action as stalled."""
 TRAIL = [HOME, ("Jobs", "instance:jobs"), ("Bulk actions", "instance:batches")]
 
 
 @dataclass(frozen=True)
 class StopAction:
     label: str = "Stop"
-    then: str = "No other item is begun. What is done stays done, and the rest is left as it is."
+    then: str = "No more items are processed. Processed items are not undone."
     name: str = "stop"
     is_grave: bool = True
 
 
 @require_reader()
 def show_batches(request: HttpRequest) -> HttpResponse:
-    """The latest first, of what the reader may view; `?before=` an id goes on."""
+    """Show the bulk actions that the user may view, latest first. `?before=` an id shows the next page."""
     before = parse_uuid(request.GET.get("before"))
     rows = (
         batches_within_reach(request)
@@ -72,7 +73,10 @@ def show_batches(request: HttpRequest) -> HttpResponse:
 
 @require_reader()
 def show_batch(request: HttpRequest, batch: UUID) -> HttpResponse:
-    """One: how far it has come, why what was refused, and its items, a page at a time; `?after=` a number goes on."""
+    """Show one bulk action: progress, reasons of refusals, and its items.
+
+    `?after=` an item number shows the next page.
+    """
     row: Any = find_batch(request, batch)
     if row is None:
         return show_not_found(request, "bulk action", "batches")
@@ -103,11 +107,11 @@ def show_batch(request: HttpRequest, batch: UUID) -> HttpResponse:
 
 @require_reader(methods=FORM_METHODS)
 def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
-    """What stopping it would mean; then, with a note, it is stopped. A 409 when it has ended meanwhile."""
+    """Show the effect of stopping a bulk action (GET), or stop it with a note (POST). Returns 409 if it has ended."""
     row: Any = find_batch(request, batch)
     if row is None:
         return show_not_found(request, "bulk action", "batches")
-    require_permission(request, PERMISSIONS[row.operation])
+    require_permission(request, PERMISSIONS.get(row.operation, ""))
     form, problem = NoteForm(request.POST if request.method == "POST" else None), ""
     if form.is_valid():
         try:
@@ -117,7 +121,7 @@ def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
         else:
             messages.success(request, "Stopped.")
             return redirect("instance:batch", batch)
-    title = f"Stop: {row.label}, {pending(row):,} of {TARGETS[row.subject_type].format_count(row.total)} to go"
+    title = f"Stop: {row.label}, {pending(row):,} of {TARGETS[row.subject_type].format_count(row.total)} remaining"
     return render_confirmation(
         request, title, StopAction(), form, reverse("instance:batch", args=[batch]), problem,
         tab="jobs", noun="bulk action", would=int(row.state == BatchState.RUNNING), total=1,
@@ -125,11 +129,11 @@ def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
 
 
 def batches_within_reach(request: HttpRequest) -> QuerySet[Batch]:
-    return visible_batches(reached_namespaces(request), request_actor(request))
+    return visible_batches(reached_namespaces(request))
 
 
 def find_batch(request: HttpRequest, batch: UUID) -> Batch | None:
-    """A batch, for who may view what it is done to. Raises PermissionDenied."""
+    """Return the batch, or None if it does not exist. Raises PermissionDenied if the user may not view its items."""
     row = batches_within_reach(request).annotate(now=ClockTimestamp()).filter(pk=batch).first()
     if row is not None and row.subject_type not in viewable(request.user):
         raise PermissionDenied(f"This needs the permission {VIEWS[row.subject_type]}.")
@@ -141,7 +145,7 @@ def pending(batch: Batch) -> int:
 
 
 def present_batch(batch: Any) -> dict[str, Any]:
-    """A batch as its page and the list show it."""
+    """Return a batch as its page and the list show it."""
     shares, at = [], 0.0
     for outcome, count in (
         (ItemOutcome.DONE, batch.done), (ItemOutcome.REFUSED, batch.refused), (ItemOutcome.PENDING, pending(batch)),
@@ -167,7 +171,7 @@ def present_batch(batch: Any) -> dict[str, Any]:
 
 
 def present_items(target: Target, items: list[BatchItem]) -> list[dict[str, Any]]:
-    """Items with what they are called, and the state in which each is now; of what is gone only its id is left."""
+    """Return items with their names and current states. A deleted object is shown by its id only."""
     rows: dict[UUID, Any] = target.rows().in_bulk([item.subject_id for item in items])
     return [
         {

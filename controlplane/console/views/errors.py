@@ -1,31 +1,30 @@
-"""What a person reads who is let in nowhere: what went wrong, and the way on."""
+"""Error pages for people: what went wrong and where to go next."""
 
-from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from controlplane.console.admin_site import current_admin_site
+
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """No page has this address."""
-    return render_error(
-        request, 404, "No page has this address", "Perhaps the address has a mistake, or is an old one."
-    )
+    """Answer a request for an address that has no page."""
+    return render_error(request, 404, "Page not found", "No page has this address. It may be mistyped or out of date.")
 
 
 def forbidden(request: HttpRequest, exception: PermissionDenied) -> HttpResponse:
-    """Whoever is signed in lacks a permission."""
-    reason = str(exception) or "The user who is signed in lacks the permission for it."
+    """Answer a request for which the signed-in user lacks a permission."""
+    reason = str(exception) or "Your user lacks a permission for this page."
     return render_error(request, 403, "You may not see this page", reason)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form without the secret of the page that it came from."""
-    expired = "Nothing was changed. Go back, load the page again, and send its form once more; cookies must be allowed."
-    return render_error(request, 403, "This form is too old, or from another site", expired)
+    """Answer a form whose CSRF token is missing or wrong."""
+    expired = "Nothing was changed. Go back, reload the page and send the form again. Your browser must allow cookies."
+    return render_error(request, 403, "This form has expired or came from another site", expired)
 
 
 def render_error(request: HttpRequest, status: int, title: str, reason: str) -> HttpResponse:
-    shown = {"status": status, "title": title, "reason": reason, "is_nav_sidebar_enabled": False}
-    context = {**admin.site.each_context(request), **shown}
+    shown = {"status": status, "title": title, "reason": reason}
+    context = {**current_admin_site().each_context(request), **shown}
     return render(request, "admin/error.html", context, status=status)

@@ -1,4 +1,4 @@
-"""The pages of executions."""
+"""Pages of executions."""
 
 from datetime import datetime
 from typing import Any
@@ -6,18 +6,18 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from controlplane.agent.secret_values import mask
+from controlplane.agent.secrets.values import mask
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
-from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since
+from controlplane.console.formatting import format_moment, seconds_until, time_since
+from controlplane.console.page import HOME, render_page, require_reader, show_not_found, within_reach
+from controlplane.console.presenters.action_events import present_action_events
+from controlplane.console.presenters.contents import count_left_out, format_json
 from controlplane.console.presenters.jobs import short_id
 from controlplane.console.presenters.steps import present_steps
-from controlplane.console.selectors.filters.executions import ExecutionFilter
+from controlplane.console.selectors.filters.executions import ExecutionListFilter
 from controlplane.console.selectors.listing import build_list_page
-from controlplane.console.selectors.step_look import Look
-from controlplane.console.views.jobs import count_left_out, format_json, present_action_events
-from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import render_page, require_reader, within_reach
+from controlplane.console.selectors.step_look import StepLook
 from jobs import states
 from jobs.errors import ExecutionUnknown
 from jobs.selectors.executions import CountedExecution, execution_summary, executions_page, visible_executions
@@ -33,8 +33,8 @@ EXECUTIONS_A_PAGE, EVENTS_SHOWN = 50, 100
 
 @require_reader("execution")
 def show_executions(request: HttpRequest) -> HttpResponse:
-    """Executions, latest first, a page at a time; `?before=` an id goes on."""
-    chosen = ExecutionFilter(request.GET)
+    """Show executions, latest first. `?before=` an id shows the next page."""
+    chosen = ExecutionListFilter(request.GET)
     listing = build_list_page(
         request,
         chosen,
@@ -47,6 +47,7 @@ def show_executions(request: HttpRequest) -> HttpResponse:
         "title": "Executions",
         "trail": [HOME],
         "filter": chosen,
+        "filters": "executions",
         "before": listing.before,
         "older": listing.older,
         "searched": listing.searched,
@@ -61,7 +62,7 @@ def show_executions(request: HttpRequest) -> HttpResponse:
 
 @require_reader("execution")
 def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
-    """One execution: its steps as a graph and as lanes, and what the control plane did in it."""
+    """Show one execution: its steps as a graph and as lanes, and its events."""
     try:
         row: Any = execution_summary(execution, EVENTS_SHOWN)
     except ExecutionUnknown:
@@ -71,19 +72,20 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         "title": f"Execution {row.name}",
         "trail": [HOME, ("Executions", "instance:executions")],
         **present_execution(row),
-        **present_steps(row, sql.list_step_times.fetch_rows(execution=execution), Look.from_address(request.GET)),
+        **present_steps(row, sql.list_step_times.fetch_rows(execution=execution), StepLook.from_address(request.GET)),
         "error": row.error,
+        "held_back": row.held_back,
         "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
         "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],
         "action_events": present_action_events(row),
         "inputs": format_json(inputs) if inputs else None,
         "inputs_left_out": count_left_out(inputs),
     }
-    return render_page(request, "execution", shown)
+    return render_page(request, "execution", shown, is_over=row.finished_at is not None)
 
 
 def present_execution(row: CountedExecution) -> dict[str, Any]:
-    """An execution as the lists show it: how far it has come, as shares of its steps."""
+    """Return an execution as the lists show it, with the share of steps in each state."""
     total = sum(row.counts.values()) or 1
     shares, at = [], 0.0
     for state in STATES_IN_ORDER:

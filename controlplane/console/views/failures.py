@@ -1,4 +1,4 @@
-"""Errors of failed jobs, grouped: which there are, how many of each, and what is to be done about one."""
+"""Page of the errors of failed jobs, grouped by code and message."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -6,11 +6,10 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from controlplane.console.presenters.formatting import time_since
+from controlplane.console.formatting import time_since
+from controlplane.console.page import HOME, render_page, require_reader, within_reach
 from controlplane.console.selectors.failures import errors_of_jobs
 from controlplane.console.selectors.filters.jobs import ErrorFilter
-from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import scan_window
 from jobs.selectors.jobs import jobs_without_content
 from jobs.states import JobState
@@ -21,7 +20,7 @@ ERRORS_SHOWN = 100
 
 @require_reader("job")
 def show_errors(request: HttpRequest) -> HttpResponse:
-    """The errors of the jobs that failed last, those of a filter alone, the most frequent first."""
+    """Show the errors of the jobs that failed last and match the filter, most frequent first."""
     sought = request.GET.copy()
     sought["state"] = JobState.FAILED.value
     chosen = ErrorFilter(sought)
@@ -40,7 +39,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
 
 
 def present_error(row: dict[str, Any], chosen: ErrorFilter, now: Any) -> dict[str, Any]:
-    """An error with the address of its jobs, and of what resubmits those that were not yet."""
+    """Return an error with links to its jobs and to the form that resubmits those not yet resubmitted."""
     others = {name: value for name, value in chosen.texts.items() if name not in ("state", "open")}
     query = {**others, "state": JobState.FAILED.value, "code": row["code"] or "", "error": row["pattern"]}
     again = {**query, "open": "1", "all": "1"}

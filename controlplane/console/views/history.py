@@ -1,4 +1,4 @@
-"""What happened in the last hour, day or week: charts for the first page, and by action and tag the page of trends."""
+"""Charts of the last hour, day or week for the overview, and the trends page by action and tag."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -7,8 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from controlplane.console.charts.history import build_axis, build_table, draw_charts, format_seconds
+from controlplane.console.page import HOME, render_page, require_reader, show_not_found
 from controlplane.console.selectors.filters.servers import ScopeFilter
-from controlplane.console.views.page import HOME, render_page, require_reader, show_not_found
+from controlplane.core.database.replica import read_past
 from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
 from jobs.selectors.history import History, KeyHistory, read_histories_by, read_history
 from liveness.selectors.clusters import is_known_cluster
@@ -22,7 +23,7 @@ def chosen_window(request: HttpRequest) -> Window:
 
 
 def present_charts(history: History, cluster: str = "") -> dict[str, Any]:
-    """The charts of a window."""
+    """Return the charts of a time window."""
     scope = {"cluster": cluster} if cluster else {}
     return {
         "window": history.window.name,
@@ -31,18 +32,23 @@ def present_charts(history: History, cluster: str = "") -> dict[str, Any]:
         "is_empty": history.is_empty,
         "charts": [] if history.is_empty else draw_charts(history),
         "axis": build_axis(history),
+        "start": history.points[0].at.isoformat() if history.points else "",
+        "step": history.window.step,
         "rows": [] if history.is_empty else build_table(history),
     }
 
 
 @require_reader("job", about_instance=True)
 def show_trends(request: HttpRequest) -> HttpResponse:
-    """How the jobs of each action, and with each tag, ended, and how long they took."""
+    """Show outcomes and durations of jobs by action, tag and cluster."""
     window, chosen = chosen_window(request), ScopeFilter(request.GET)
     cluster = chosen.cluster_name
     if cluster and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "trends")
-    found = read_histories_by((Dimension.ACTION, Dimension.TAG, Dimension.CLUSTER), window, KEYS_SHOWN)
+    dimensions = (Dimension.ACTION, Dimension.TAG, Dimension.CLUSTER)
+    found, history = read_past(
+        request, lambda: (read_histories_by(dimensions, window, KEYS_SHOWN), read_history(window, cluster))
+    )
     actions, more_actions = found[Dimension.ACTION]
     tags, more_tags = found[Dimension.TAG]
     clusters, more_clusters = found[Dimension.CLUSTER]
@@ -57,7 +63,7 @@ def show_trends(request: HttpRequest) -> HttpResponse:
     shown = {
         "title": f"Trends of cluster {cluster}" if cluster else "Trends",
         "trail": [HOME],
-        "history": present_charts(read_history(window, cluster), cluster),
+        "history": present_charts(history, cluster),
         "groups": groups,
         "cluster": cluster,
         **({"filter": chosen, "choices": {"cluster": [row.key for row in clusters]}} if cluster or groups[2:] else {}),

@@ -1,8 +1,10 @@
-"""What a job's code wrote: a page that follows it and searches in it, and the whole as a text."""
+"""Logs of a job: a page that follows new lines and searches them, and the whole log as text."""
 
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -13,17 +15,19 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.presenters.formatting import shorten
+from controlplane.agent.clean_text import TAB, escaped
+from controlplane.console.formatting import shorten
+from controlplane.console.page import HOME, poll_interval, render_page, require_reader, show_not_found
+from controlplane.console.polls import is_poll
 from controlplane.console.presenters.jobs import name_job, short_id
-from controlplane.console.selectors.filters.jobs import LogFilter
+from controlplane.console.selectors.filters.jobs import LogPageFilter
 from controlplane.console.selectors.log_lines import LOOKED_AT, find_lines_after, find_lines_before
-from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import is_poll, poll_interval, render_page, require_reader
+from controlplane.core.database.replica import may_read, read_past
 from jobs import states
 from jobs.models import Attempt
 from jobs.selectors.jobs import jobs_without_content
 from jobs.selectors.logs import job_log_page
-from jobs.sql.rows.selectors import FoundLine
+from jobs.sql.rows.selectors import FoundLine, WrittenLine
 
 LINES_READ, LINE_LENGTH, ATTEMPTS_SHOWN = 1000, 4000, 30
 STREAMS = {"STDOUT": "out", "STDERR": "err"}
@@ -31,13 +35,16 @@ STREAMS = {"STDOUT": "out", "STDERR": "err"}
 
 @require_reader("job")
 def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
-    """The last lines; `?before=` a line goes back, and a poll with `?after=` a line gets what came since."""
+    """Show the last log lines.
+
+    `?before=` a line number shows earlier lines. A poll with `?after=` a line number gets only newer lines.
+    """
     row = jobs_without_content().filter(pk=job).first()
     if row is None:
         return show_not_found(request, "job")
-    chosen = LogFilter(request.GET)
+    chosen = LogPageFilter(request.GET)
     attempts = list(Attempt.objects.filter(job=job).select_related("server").order_by("number"))
-    # Before its lines: whatever had been written when it ended is among them.
+    # Read the state before the lines: then the lines of an ended attempt are complete.
     state, has_ended = find_end(row, attempts, chosen.chosen_values.get("attempt"))
     sought = (*(chosen.chosen_values.get(name) for name in ("attempt", "stream", "q")),)
     after, before = parse_line(request.GET.get("after")), parse_line(request.GET.get("before"))
@@ -50,7 +57,7 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
         "lines": [present_line(line, chosen.chosen_values.get("q"), timezone.now()) for line in found.lines],
         "has_ended": has_ended and not found.is_full,
         "next": f"{request.path}?{query}after={found.last}",
-        # What is behind catches up before it waits.
+        # A follower that is behind loads the next page at once instead of waiting.
         "trigger": "" if poll == "0" else f"{'load delay:100ms, ' if is_more and found.is_full else ''}every {poll}s",
     }
     if is_more:
@@ -72,15 +79,15 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
 
 
 def find_end(job: Any, attempts: list[Attempt], number: int | None) -> tuple[str, bool]:
-    """The state of the job, or of one attempt of it, and whether no line can follow."""
+    """Return the state of the job or of one of its attempts, and True if no line can follow."""
     for attempt in attempts:
         if attempt.number == number:
             return attempt.state, attempt.finished_at is not None
     return job.state, job.state in states.TERMINAL
 
 
-def present_attempts(attempts: list[Attempt], chosen: LogFilter) -> Iterator[dict[str, Any]]:
-    """Each of the last attempts with the address of its lines, after that of all."""
+def present_attempts(attempts: list[Attempt], chosen: LogPageFilter) -> Iterator[dict[str, Any]]:
+    """Yield a link to the lines of all attempts, then one for each of the last attempts."""
     data: Any = chosen.data
     rest = data.copy()
     for name in ("attempt", "before", "after"):
@@ -106,7 +113,7 @@ def present_line(line: FoundLine, sought: str | None, now: datetime) -> dict[str
 
 
 def format_time_of_line(at: datetime, now: datetime) -> str:
-    """To the millisecond, of another day with the day: reader.js tells it by the reader's clock."""
+    """Return the time to the millisecond, with the day if it is not today. reader.js converts it to local time."""
     return f"{'' if at.date() == now.date() else f'{at:%b %d} '}{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
@@ -115,7 +122,7 @@ def describe_moment(at: datetime) -> str:
 
 
 def mark_matches(text: str, sought: str) -> SafeString:
-    """A text with what is sought in it marked, whatever its case."""
+    """Return the text as HTML with each match marked, ignoring case."""
     parts = re.split(f"({re.escape(sought)})", text, flags=re.IGNORECASE)
     marked = [
         format_html("<mark>{}</mark>", part) if place % 2 else conditional_escape(part)
@@ -125,28 +132,41 @@ def mark_matches(text: str, sought: str) -> SafeString:
 
 
 def parse_line(text: str | None) -> int | None:
-    """The number of a line, as addresses have it."""
+    """Return the line number given in a query parameter, or None if it is not a number."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 @require_reader("job")
 def stream_job_logs(request: HttpRequest, job: UUID) -> Any:
-    """All that a job's code wrote, or what a filter leaves of it, as a text; with `?download=1` as a file."""
+    """Stream the log lines of a job that match the filter as text. `?download=1` sends them as a file."""
     if not jobs_without_content().filter(pk=job).exists():
         return show_not_found(request, "job")
-    chosen = LogFilter(request.GET).chosen_values
-    answer = StreamingHttpResponse(format_log_lines(job, chosen), content_type="text/plain; charset=utf-8")
+    chosen = LogPageFilter(request.GET).chosen_values
+    answer = StreamingHttpResponse(format_log_lines(request, job, chosen), content_type="text/plain; charset=utf-8")
     if request.GET.get("download"):
         of = f"-attempt-{chosen['attempt']}" if "attempt" in chosen else ""
         answer["Content-Disposition"] = f'attachment; filename="job-{short_id(job)}{of}.log"'
     return answer
 
 
-def format_log_lines(job: UUID, chosen: dict[str, Any]) -> Iterator[str]:
-    """Every line of a job that a filter leaves: when, of which attempt, from which stream."""
+def read_log_page(request: HttpRequest, job: UUID, after: int, attempt: int | None) -> list[WrittenLine]:
+    """Return the next log lines: from the read replica if the job has ended there."""
+    read = partial(job_log_page, job, after, LINES_READ, attempt)
+    if not may_read(request):
+        return read()
+    ended = jobs_without_content().filter(pk=job, finished_at__isnull=False)
+    return read_past(request, lambda: (ended.exists(), read()), is_past=itemgetter(0))[1]
+
+
+def format_log_lines(request: HttpRequest, job: UUID, chosen: dict[str, Any]) -> Iterator[str]:
+    """Yield each matching log line of a job: time, attempt, stream, text.
+
+    Control characters are escaped: the text may be read on a terminal, and one line must not look like several.
+    """
     after, sought = 0, str(chosen.get("q", "")).lower()
-    while rows := job_log_page(job, after, LINES_READ, chosen.get("attempt")):
+    while rows := read_log_page(request, job, after, chosen.get("attempt")):
         for row in rows:
             if chosen.get("stream", row.stream) == row.stream and sought in row.line.lower():
-                yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {STREAMS[row.stream]} {row.line}\n"
+                line = escaped(row.line, keep=TAB)
+                yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {STREAMS[row.stream]} {line}\n"
         after = rows[-1].id

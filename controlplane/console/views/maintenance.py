@@ -1,4 +1,4 @@
-"""Maintenance and the brake: what is in force, where and until when; what can be done about it; and what has been."""
+"""Pages of maintenance and of the brake: the current state, the actions and the history of each."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,17 +14,16 @@ from controlplane.console.actions.bulk_actions import render_confirmation
 from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.maintenance import ENTER, EXIT, RELEASE, InstanceAction
 from controlplane.console.actions.servers import request_actor
-from controlplane.console.presenters.formatting import time_since
+from controlplane.console.formatting import time_since
+from controlplane.console.page import FORM_METHODS, HOME, render_page, require_permission, require_reader
 from controlplane.console.presenters.maintenance import present_brake, present_scopes
 from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.console.selectors.listing import link_to_older
-from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
 from controlplane.core.durations import describe_duration
 from controlplane.core.model_fields import ObservedNow
 from controlplane.core.problems import Problem
 from liveness.conf import conf
-from liveness.models import Brake, Instance
+from liveness.models import DEFAULT_NAMESPACE, Brake, Instance
 from liveness.selectors.clock import database_time
 from liveness.selectors.clusters import list_maintenances, present_clusters
 from liveness.selectors.counts import server_counts_by_type
@@ -39,7 +38,7 @@ BRAKE_EVENTS = ("brake_engaged", "brake_released", "brake_ended")
 
 @require_reader("server", about_instance=True)
 def show_maintenance(request: HttpRequest) -> HttpResponse:
-    """The control plane and each cluster: whether it is in maintenance, until when, by whom and why; and before."""
+    """Show for the control plane and each cluster whether maintenance is on, with its end, actor, note and history."""
     chosen = ScopeFilter(request.GET)
     now = database_time()
     scopes = present_scopes(list_maintenances(), server_counts_by_type(), now)
@@ -55,10 +54,12 @@ def show_maintenance(request: HttpRequest) -> HttpResponse:
 
 @require_reader("server", about_instance=True)
 def show_brake(request: HttpRequest) -> HttpResponse:
-    """Which types of server it holds, where, and since when; and when it held before."""
+    """Show which server types the brake holds, where and since when, with its history."""
     chosen = ScopeFilter(request.GET)
     now = database_time()
-    brakes = Brake.objects.annotate(held_for=ObservedNow() - F("engaged_observed")).order_by("type", "cluster")
+    brakes = Brake.objects.annotate(held_for=ObservedNow() - F("engaged_observed")).order_by(
+        "type", "namespace", "cluster"
+    )
     if chosen.cluster_name:
         brakes = brakes.filter(cluster__in=["", chosen.cluster_name])
     settings = conf()
@@ -77,14 +78,14 @@ def show_brake(request: HttpRequest) -> HttpResponse:
 
 
 def offer_clusters(chosen: ScopeFilter, known: list[str]) -> dict[str, Any]:
-    """The filter, where there is something to choose from."""
+    """Return the cluster filter, or nothing if there is only one cluster."""
     return {"filter": chosen, "choices": {"cluster": known}} if chosen.words or len(known) > 1 else {}
 
 
 def present_history(
     request: HttpRequest, chosen: ScopeFilter, subject: Subject, actions: tuple[str, ...], now: datetime
 ) -> dict[str, Any]:
-    """A page of what was done to such subjects, latest first."""
+    """Return one page of past actions on subjects of this kind, latest first."""
     text = request.GET.get("before", "")
     before = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
     events = events_of_subjects(subject, actions, chosen.cluster_name, before, EVENTS_A_PAGE + 1)
@@ -97,7 +98,7 @@ def present_history(
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def enter_maintenance(request: HttpRequest) -> HttpResponse:
-    """`?cluster=`: its workers get no new work; without it, nobody does."""
+    """Stop giving new work to workers of the cluster in `?cluster=`, or to all workers without it."""
     scope = request.GET.get("cluster", "")
     return confirm(
         request, ENTER, scope, "maintenance", lambda: maintenance.ensure_may_enter_maintenance(scope),
@@ -107,7 +108,7 @@ def enter_maintenance(request: HttpRequest) -> HttpResponse:
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def exit_maintenance(request: HttpRequest) -> HttpResponse:
-    """`?cluster=`: its workers get work again."""
+    """Give work again to workers of the cluster in `?cluster=`, or to all workers without it."""
     scope = request.GET.get("cluster", "")
     return confirm(
         request, EXIT, scope, "maintenance", lambda: maintenance.ensure_may_exit_maintenance(scope),
@@ -117,15 +118,17 @@ def exit_maintenance(request: HttpRequest) -> HttpResponse:
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def release_brake(request: HttpRequest) -> HttpResponse:
-    """`?type=` and `?cluster=`: what it holds of these goes; without them, all that it holds."""
-    type, cluster = request.GET.get("type", ""), request.GET.get("cluster", "")
+    """Release the brake for `?type=`, `?cluster=` and `?namespace=`. Without them, release all brakes."""
+    type, cluster, namespace = (request.GET.get(name, "") for name in ("type", "cluster", "namespace"))
     if type and type not in list(ServerType):
-        raise Http404("There is no such type of server.")
-    of = f"{type} of cluster {cluster}" if type and cluster else type or (cluster and f"cluster {cluster}")
+        raise Http404(f"There is no server type {type}.")
+    is_of_other = namespace not in ("", DEFAULT_NAMESPACE)
+    words = (type, cluster and f"cluster {cluster}", f"namespace {namespace}" if is_of_other else "")
+    of = " of ".join(filter(None, words))
     return confirm(
         request, RELEASE, of, "brake",
-        lambda: maintenance.ensure_may_release_brake(maintenance.engaged_brakes(type, cluster)),
-        lambda actor, form: maintenance.release_brake(actor, form["note"], type, cluster),
+        lambda: maintenance.ensure_may_release_brake(maintenance.engaged_brakes(type, cluster, namespace)),
+        lambda actor, form: maintenance.release_brake(actor, form["note"], type, cluster, namespace),
     )  # fmt: skip
 
 
@@ -137,7 +140,7 @@ def confirm(
     guard: Callable[[], None],
     perform: Callable[[str, dict[str, Any]], Any],
 ) -> HttpResponse:
-    """What would happen; then, with its form, it is done. A 409 when it does not apply any more."""
+    """Show the effect of an action (GET), or perform it (POST). Returns 409 if it no longer applies."""
     require_permission(request, action.permission)
     form: Any = action.form(request.POST if request.method == "POST" else None)
     problem, applies, user = "", True, request.user

@@ -1,4 +1,4 @@
-"""Recovery by hand: what is stale, and the two things that can be done about all of it at once."""
+"""Manual recovery: the stale attempts, and two actions on all of them at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +13,8 @@ from django.urls import reverse
 
 from controlplane.console.actions.bulk_actions import read_number, render_confirmation
 from controlplane.console.actions.servers import NoteForm, request_actor
-from controlplane.console.presenters.formatting import counting_time
-from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
+from controlplane.console.formatting import counting_time
+from controlplane.console.page import FORM_METHODS, HOME, render_page, require_permission, require_reader
 from controlplane.core.durations import LONGEST_WAIT
 from jobs.conf import conf
 from jobs.services import sweep
@@ -26,7 +25,7 @@ PERMISSION = "jobs.recover_workerjob"
 
 
 @dataclass(frozen=True)
-class ManualRecovery:
+class RecoveryAction:
     name: str
     label: str
     then: str
@@ -38,15 +37,16 @@ class ManualRecovery:
 MANUAL_RECOVERIES = {
     recovery.name: recovery
     for recovery in (
-        ManualRecovery(
+        RecoveryAction(
             "requeue-stale-claimed", "Requeue stale claims",
-            "Each is taken from its worker and waits again; it counts as no loss, since its code never began.",
+            "Each job is taken from its worker and waits again. This does not count as a loss, because its code has "
+            "not started.",
             AttemptState.CLAIMED, sweep.requeue_stale_claimed,
         ),
-        ManualRecovery(
+        RecoveryAction(
             "fail-stale-running", "Fail stale runners",
-            "Each attempt and its job are FAILED with WORKER_CRASHED, whatever the job says of lost workers. They are "
-            "found in quarantine.",
+            "Each attempt and its job are FAILED with WORKER_CRASHED, even if the job allows resubmission. The jobs "
+            "are then in quarantine.",
             AttemptState.RUNNING, sweep.fail_stale_running, is_grave=True,
         ),
     )
@@ -59,7 +59,7 @@ class Thresholds(forms.Form):
 
     @classmethod
     def from_request(cls, request: HttpRequest) -> "Thresholds":
-        """As asked for; what the sweep goes by where nothing is said."""
+        """Return the form with the requested thresholds, or with the settings of the sweep as defaults."""
         usual = {"claimed": conf().claimed_stale_after, "running": conf().running_stale_after}
         form = cls({**usual, **{name: value for name, value in request.GET.items() if name in usual and value}})
         form.use_required_attribute = False
@@ -68,7 +68,7 @@ class Thresholds(forms.Form):
 
 @require_reader("job", about_instance=True)
 def show_stale_attempts(request: HttpRequest) -> HttpResponse:
-    """The live attempts without a sign of life for longer than the thresholds, the most silent first."""
+    """Show live attempts without a heartbeat for longer than the thresholds, longest silence first."""
     form = Thresholds.from_request(request)
     rows: list[Any] = []
     recoveries = []
@@ -96,14 +96,14 @@ def show_stale_attempts(request: HttpRequest) -> HttpResponse:
 
 @require_reader("job", FORM_METHODS, about_instance=True)
 def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
-    """One of the two: with a look at how many (GET), and a note (POST)."""
+    """Show how many attempts the action affects (GET), or perform it with a note (POST)."""
     if name not in MANUAL_RECOVERIES:
-        raise Http404(f"There is no {name}.")
+        raise Http404(f"There is no recovery action {name}.")
     require_permission(request, PERMISSION)
     recovery = MANUAL_RECOVERIES[name]
     thresholds = Thresholds({"claimed": request.GET.get("older_than"), "running": request.GET.get("older_than")})
     if not thresholds.is_valid():
-        messages.error(request, "Say after how many seconds of silence.")
+        messages.error(request, "Enter the number of seconds of silence.")
         return redirect("instance:recovery")
     older_than = thresholds.cleaned_data["running"]
     count = sweep.count_stale_attempts(older_than).get(recovery.state, 0)
@@ -113,7 +113,7 @@ def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
         seen = read_number(request, "seen")
         if count <= seen and count:
             return perform_recovery(request, recovery, older_than, form.cleaned_data["note"])
-        problem = f"There were {seen:,} when you looked and there are {count:,} now: look again."
+        problem = f"The page showed {seen:,} attempts, but now there are {count:,}. Check again."
     title = f"{recovery.label}: {count:,} silent for more than {older_than:g} s"
     back = reverse("instance:recovery")
     return render_confirmation(
@@ -121,11 +121,11 @@ def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
     )
 
 
-def perform_recovery(request: HttpRequest, recovery: ManualRecovery, older_than: float, note: str) -> HttpResponse:
+def perform_recovery(request: HttpRequest, recovery: RecoveryAction, older_than: float, note: str) -> HttpResponse:
     user: Any = request.user
     count = recovery.service(older_than, request_actor(request), note)
     LogEntry.objects.create(
         user_id=user.pk, action_flag=CHANGE, object_repr=f"{count} attempts", change_message=f"{recovery.label}: {note}"
     )
-    messages.success(request, f"{recovery.label}: done to {count:,}.")
+    messages.success(request, f"{recovery.label}: {count:,} attempts.")
     return redirect("instance:recovery")

@@ -1,11 +1,10 @@
-"""The pages of servers: all of them, and one with its state machine, its heartbeats and what it holds."""
+"""Pages of servers: the list, and one server with its state machine, heartbeats and attempts."""
 
 from collections import Counter
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.paginator import Paginator
 from django.db.models import OuterRef, QuerySet
@@ -15,14 +14,23 @@ from django.http import HttpRequest, HttpResponse
 from controlplane.console.actions.servers import SERVER_ACTIONS, list_permitted_actions
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip, summarize_intervals
 from controlplane.console.charts.machine import build_machine
-from controlplane.console.presenters.formatting import format_moment, link_to_server, time_since, time_until
+from controlplane.console.formatting import format_moment, link_to_server, time_since, time_until
+from controlplane.console.page import (
+    HOME,
+    reached_namespaces,
+    render_page,
+    require_reader,
+    sees,
+    show_not_found,
+    within_reach,
+)
 from controlplane.console.presenters.jobs import present_attempt
 from controlplane.console.presenters.outlook import describe_outlook, list_capabilities, present_server, type_words
-from controlplane.console.selectors.filters.servers import ServerFilter
-from controlplane.console.views.not_found import HOME, show_not_found
+from controlplane.console.presenters.sort_heads import build_sort_heads
+from controlplane.console.selectors.filters.servers import SORTED_BY, ServerListFilter
 from controlplane.console.views.overview import present_check, present_listed_server
-from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
 from controlplane.core.composed import ComposedRows, Given
+from controlplane.core.json_bodies import read_json
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, TaskTally
 from jobs.selectors.servers import (
@@ -36,7 +44,7 @@ from liveness import states
 from liveness.conf import LivenessSettings, conf
 from liveness.selectors.counts import server_facets
 from liveness.selectors.events import events_of_server
-from liveness.selectors.heartbeats import beats_of_server, servers_with_beats
+from liveness.selectors.heartbeats import beats_with_outages, servers_with_beats
 from liveness.selectors.servers import TimedServer, servers_with_silence
 
 SERVERS_A_PAGE, ENDED_SHOWN, TALLIES_SHOWN = 20, 10, 100
@@ -46,14 +54,14 @@ LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 @require_reader("server")
 def show_servers(request: HttpRequest) -> HttpResponse:
-    """Servers, those that need attention first, a page at a time; those that ended fold under History."""
-    chosen = ServerFilter(request.GET)
+    """Show servers, those that need attention first. Ended servers are folded under History."""
+    chosen = ServerListFilter(request.GET)
     rows = within_reach(request, servers_by_attention())
-    at = Paginator(chosen.filter_rows(rows), SERVERS_A_PAGE).get_page(request.GET.get("page"))
+    at = Paginator(chosen.sort_rows(chosen.filter_rows(rows)), SERVERS_A_PAGE).get_page(request.GET.get("page"))
     of_page: Any = at.object_list
-    present = compose_listed_servers(conf()).fetch(page=of_page.values("pk"))
+    present = chosen.sort_found(compose_listed_servers(conf()).fetch(page=of_page.values("pk")))
     facets = server_facets(reached_namespaces(request))
-    versions = orjson.loads(facets.versions)
+    versions = read_json(facets.versions)
     usual = usual_versions(versions)
     shown = {
         "title": "Servers",
@@ -68,6 +76,7 @@ def show_servers(request: HttpRequest) -> HttpResponse:
         },
         "at": at,
         "matching": at.paginator.count,
+        "heads": build_sort_heads(chosen.texts, SORTED_BY),
         "servers": present_servers(present, usual),
         "ended": present_ended_servers(chosen, within_reach(request, servers_with_silence())),
         "actions": [] if chosen.wants_ended else list_permitted_actions(request, SERVER_ACTIONS),
@@ -82,8 +91,11 @@ def compose_listed_servers(settings: LivenessSettings) -> ComposedRows[TimedServ
     return ComposedRows(servers_with_beats(details_of_servers(Given("page")), BEATS_SHOWN))
 
 
-def present_ended_servers(chosen: ServerFilter, rows: QuerySet[Any]) -> list[dict[str, Any]]:
-    """The servers of a filter that ended last, of these; nothing where they are what it asks for."""
+def present_ended_servers(chosen: ServerListFilter, rows: QuerySet[Any]) -> list[dict[str, Any]]:
+    """Return the most recently ended servers that match the filter, for the list below the living ones.
+
+    Return none if the filter chose ended servers: then the main list shows them.
+    """
     if chosen.wants_ended:
         return []
     last = chosen.narrow_rows(rows).filter(state__in=states.RETIRED).annotate(now=ClockTimestamp())
@@ -106,12 +118,12 @@ def present_ended_servers(chosen: ServerFilter, rows: QuerySet[Any]) -> list[dic
 
 
 def present_servers(servers: list[TimedServer], usual: dict[str, str]) -> list[dict[str, Any]]:
-    """Servers with their `beats` as the table shows them."""
+    """Return servers with their `beats` as the table shows them."""
     return [{**present_listed_server(server), **find_version_skew(server, usual)} for server in servers]
 
 
 def usual_versions(versions: list[dict[str, Any]]) -> dict[str, str]:
-    """The version that most alive servers of a type have."""
+    """Return the most common version among alive servers of each type."""
     count: dict[str, Counter[str]] = {}
     for row in versions:
         count.setdefault(row["type"], Counter())[row["version"]] += row["count"]
@@ -119,30 +131,31 @@ def usual_versions(versions: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def find_version_skew(server: TimedServer, usual: dict[str, str]) -> dict[str, Any]:
-    """The version that others have, where it is another."""
+    """Return the most common version of the server's type if the server runs a different one."""
     other = usual.get(server.type, server.version)
     return {"skew": other if server.state in states.ALIVE and other != server.version else None}
 
 
 @require_reader("server")
 def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
-    """One server: what it is, what happens to it next and why, what it holds and what it did."""
+    """Show one server: its state, what happens next and why, the attempts it holds, and its history."""
     details: Any = next(iter(compose_server(conf()).fetch(server=server)), None)
     if details is None:
         return show_not_found(request, "server")
-    beats = list(beats_of_server(server)[:BEATS_SHOWN])
+    least = 3 * conf().heartbeat_interval
+    beats, outages = beats_with_outages(server, BEATS_SHOWN, details.heartbeat_interval, least)
     attempts = attempts_of_server(server) if sees(request, "job") else []
     events = list(reversed(events_of_server(server).order_by("-id")[:50]))
     shown = {
         "title": details.name,
-        "trail": [HOME, ("Servers", "instance:servers")],
+        "has_own_head": True,
         "server": present_server(details),
         "outlook": describe_outlook(details),
         "check": present_check(details.check_age, details.now),
         "machine": build_machine(details, [event for event in events if not event.action]),
-        "cells": build_strip(details, [at.timestamp() for at in beats]),
+        "cells": build_strip(details, [at.timestamp() for at in beats], outages),
         "intervals": summarize_intervals(
-            beats, details.heartbeat_interval, details.now, details.state in states.MAY_HEARTBEAT
+            beats, details.heartbeat_interval, details.now, details.state in states.MAY_HEARTBEAT, outages
         ),
         "drain": present_drain(details),
         "capabilities": list_capabilities(details.capabilities),
@@ -164,7 +177,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
 
 @lru_cache(maxsize=8)
 def compose_server(settings: LivenessSettings) -> ComposedRows[TimedServer]:
-    """A server with its token, and how its Celery tasks ended, `tallies`."""
+    """Return the query for a server with its token and the outcomes of its Celery tasks (`tallies`)."""
     tallies = TaskTally.objects.filter(server_id=OuterRef("pk"))
     fields = JSONObject(**{field: field for field in ("name", *TALLIED, "seconds")})
     known: Any = servers_with_held_attempts().select_related("token")
@@ -178,9 +191,9 @@ def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[
 
 
 def present_tallies(tallies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How the Celery tasks of a server ended, by name, those that took longest in all first."""
+    """Return the outcomes of a server's Celery tasks by name, longest total time first."""
     sums: dict[str, Counter[str]] = {}
-    for tally in tallies:  # of one server no more than are kept
+    for tally in tallies:  # retention limits their number
         sums.setdefault(tally.pop("name"), Counter()).update(tally)
     by_time = sorted(sums.items(), key=lambda row: (-row[1]["seconds"], row[0]))[:TALLIES_SHOWN]
     return [
@@ -190,7 +203,7 @@ def present_tallies(tallies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def present_drain(server: TimedServer) -> dict[str, Any] | None:
-    """How far a drain has come."""
+    """Return the progress of a drain, or None if the server is not draining."""
     if server.drain_deadline is None or server.state in states.ENDED:
         return None
     seconds = (server.drain_deadline - server.now).total_seconds()

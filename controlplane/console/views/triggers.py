@@ -1,9 +1,8 @@
-"""The pages of triggers: all of them, one with its slots, and the form that makes or changes one."""
+"""Pages of triggers: the list, one trigger with its slots, and the form that adds or changes one."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
@@ -13,7 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.agent.secret_values import mask
+from controlplane.agent.secrets.values import mask
 from controlplane.console.actions.servers import list_permitted_actions, request_actor
 from controlplane.console.actions.trigger_form import (
     FIRST_FIELDS,
@@ -21,30 +20,33 @@ from controlplane.console.actions.trigger_form import (
     describe_fields,
     digest,
     format_json,
+    list_problems,
     list_time_zones,
 )
 from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
-from controlplane.console.presenters.formatting import format_moment, time_since, time_until
-from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
-from controlplane.console.selectors.filters.executions import SlotFilter, TriggerFilter
-from controlplane.console.views.activity import parse_moment
-from controlplane.console.views.jobs import present_action_events
-from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import (
+from controlplane.console.formatting import format_moment, time_since, time_until
+from controlplane.console.page import (
     FORM_METHODS,
+    HOME,
     reached_namespaces,
     render_page,
     require_permission,
     require_reader,
+    show_not_found,
     within_reach,
 )
+from controlplane.console.presenters.action_events import present_action_events
+from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
+from controlplane.console.selectors.filters.executions import SlotFilter, TriggerListFilter
+from controlplane.console.views.activity import parse_moment
 from controlplane.core.database import transaction
 from controlplane.core.durations import describe_duration
 from controlplane.core.problems import Problem
-from jobs.errors import TriggerNameTaken
+from jobs.errors import TriggerNameTaken, TriggerUnusable
 from jobs.models import Trigger
+from jobs.schedules import find_zone, upcoming_slots
 from jobs.selectors.triggers import slots_page, trigger_details, triggers_with_slots
-from jobs.services import evaluations, triggers
+from jobs.services import triggers
 from jobs.states import Missed
 from liveness.errors import ChangedSinceSeen
 from liveness.models import DEFAULT_NAMESPACE
@@ -57,8 +59,8 @@ ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
 
 @require_reader("trigger")
 def show_triggers(request: HttpRequest) -> HttpResponse:
-    """Triggers: when each is due next, and what came of its last slots."""
-    chosen = TriggerFilter(request.GET)
+    """Show triggers with their next slot and the outcomes of their last slots."""
+    chosen = TriggerListFilter(request.GET)
     rows = list(chosen.filter_rows(within_reach(request, triggers_with_slots()))[: TRIGGERS_SHOWN + 1])
     shown = {
         "title": "Triggers",
@@ -93,7 +95,7 @@ def describe_due_time(at: datetime, now: datetime) -> SafeString:
 
 @require_reader("trigger")
 def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
-    """One trigger: its next slots, and what came of those that have passed; `?before=` a moment goes on."""
+    """Show one trigger with its next and past slots. `?before=` a moment shows the next page of slots."""
     row = trigger_details(trigger)
     if row is None:
         return show_not_found(request, "trigger")
@@ -107,6 +109,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "filter": chosen,
         "it": row,
         "schedule": describe_schedule(row),
+        "problems": list_problems(row),
         "due": row.next_slot_at and describe_due_time(row.next_slot_at, row.now),
         "upcoming": present_upcoming(row, row.now),
         "what": describe_action(row.action),
@@ -123,7 +126,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "texts": [
             (name, format_json(mask(value)))
             for name, value in (
-                ("Evaluation", row.action), ("Payload", row.payload), ("Execution that it starts", row.execution)
+                ("Evaluation", row.action), ("Payload", row.payload), ("Execution", row.execution)
             )
             if value is not None
         ],
@@ -132,11 +135,18 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
 
 
 def present_upcoming(trigger: Trigger, now: datetime) -> list[tuple[str, SafeString, SafeString]]:
-    """The next slots: on the clock of the trigger's time zone, in UTC, and how long it is until then."""
-    zone = ZoneInfo(trigger.timezone if trigger.cron is not None else "UTC")
+    """Return the next slots: in the trigger's time zone, in UTC, and the time until then.
+
+    The list is empty if the schedule is no longer valid.
+    """
+    try:
+        zone = find_zone(trigger.timezone if trigger.cron is not None else "UTC")
+        slots = upcoming_slots(trigger, now, UPCOMING_SHOWN)
+    except TriggerUnusable:
+        return []
     return [
         (f"{at.astimezone(zone):%a %b %d %H:%M:%S %Z}", format_moment(at, now), describe_due_time(at, now))
-        for at in evaluations.upcoming_slots(trigger, now, UPCOMING_SHOWN)
+        for at in slots
     ]
 
 
@@ -151,21 +161,21 @@ def present_slot(slot: Any, now: datetime) -> dict[str, Any]:
 
 @require_reader("trigger", FORM_METHODS)
 def add_trigger(request: HttpRequest) -> HttpResponse:
-    """The form of a new trigger."""
+    """Show and process the form for a new trigger."""
     require_permission(request, ADD)
     return answer_form(request, None)
 
 
 @require_reader("trigger", FORM_METHODS)
 def edit_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
-    """The form of one that there is."""
+    """Show and process the form for an existing trigger."""
     require_permission(request, EDIT)
     row = Trigger.objects.filter(pk=trigger).first()
     return show_not_found(request, "trigger") if row is None else answer_form(request, row)
 
 
 def answer_form(request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
-    """The form (GET); what it would mean (POST with `look`); or it is stored (POST)."""
+    """Show the form (GET), preview its slots (POST with `look`), or store it (POST)."""
     reached = reached_namespaces(request)
     first = {**FIRST_FIELDS, "namespace": namespace_of_new(reached)}
     form = TriggerForm(
@@ -188,7 +198,10 @@ def answer_form(request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
 
 
 def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None) -> Trigger:
-    """What the form says, if the trigger still is as it was seen; with an entry in the admin's log."""
+    """Store the trigger, and write an entry to the admin log.
+
+    Raises ChangedSinceSeen if the trigger was changed after the form was opened.
+    """
     user: Any = request.user
     by, note = request_actor(request), form.cleaned_data["note"]
     with transaction.atomic():
@@ -197,7 +210,7 @@ def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None)
             stored = triggers.create_trigger({**form.data_of_trigger, "namespace": namespace}, by, note)
         else:
             if digest(triggers.lock_trigger(trigger.pk)) != form.cleaned_data["seen"]:
-                raise ChangedSinceSeen("Somebody else has changed this trigger meanwhile: open the form anew.")
+                raise ChangedSinceSeen("The trigger was changed after you opened this form. Open the form again.")
             stored = triggers.change_trigger(trigger.pk, form.data_of_trigger, by, note)
         flag, label = (ADDITION, "Added") if trigger is None else (CHANGE, "Changed")
         message = f"{label}: {note}".rstrip(": ")
@@ -207,7 +220,7 @@ def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None)
 
 
 def list_namespaces(reached: frozenset[str] | None) -> list[str]:
-    """Those of which somebody who reaches these (None: all) may make a trigger."""
+    """Return the namespaces in which the user may add a trigger. `reached` is None if they may view all."""
     return sorted({DEFAULT_NAMESPACE, *known_namespaces()} if reached is None else reached)
 
 
@@ -223,6 +236,7 @@ def show_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None, 
         "form": form,
         "zones": list_time_zones(),
         "problem": problem,
+        "problems": list_problems(trigger) if trigger and not form.is_bound else [],
         "it": trigger,
         "upcoming": present_upcoming(draft, now) if draft.cron or draft.interval_seconds else [],
     }

@@ -1,44 +1,95 @@
-"""The database of the control plane: `default`, or the alias that CONTROLPLANE_DATABASE names.
+"""The control plane's database: `default`, or the alias in CONTROLPLANE_DATABASE.
 
-`connection` and `transaction` of Django are those of `default`; here are those of this one.
+Django's `connection` and `transaction` always belong to `default`. The objects of this package belong to the control
+plane's database.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Model
 from django.utils.connection import ConnectionProxy
 
 ALIAS: str = getattr(settings, "CONTROLPLANE_DATABASE", DEFAULT_DB_ALIAS)
 APPS = ("liveness", "jobs")
-"""Labels of the apps whose tables it has."""
+"""Labels of the apps whose tables it contains."""
 
 MIGRATE = "migrate" if ALIAS == DEFAULT_DB_ALIAS else f"migrate --database {ALIAS}"
-"""The command that makes them."""
+"""Command that creates these tables."""
 
 connection: Any = ConnectionProxy(connections, ALIAS)
 
 
-class Router:
-    """For DATABASE_ROUTERS, where the alias is not `default`: our tables are in that database, and no others."""
+@contextmanager
+def outside_pool() -> Iterator[Any]:
+    """Give this thread a connection of its own, outside the pool, until the end of the block."""
+    former = connections[ALIAS]
+    connections[ALIAS] = own = make_connection_outside_pool()
+    try:
+        yield own
+    finally:
+        own.close()
+        connections[ALIAS] = former
 
-    def db_for_read(self, model: Any, **hints: Any) -> str | None:
+
+def make_connection_outside_pool() -> Any:
+    own = connections.create_connection(ALIAS)
+    own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict.get("OPTIONS", {}), "pool": False}}
+    return own
+
+
+def make_direct_connection() -> Any:
+    """Return a new connection to PostgreSQL itself, beside any pooler that shares sessions between transactions.
+
+    LISTEN, advisory locks of a session and migrations need it.
+    """
+    own = make_connection_outside_pool()
+    own.settings_dict = {**own.settings_dict, **(getattr(settings, "DATABASE_DIRECT", None) or {})}
+    return own
+
+
+@contextmanager
+def outside_pooler() -> Iterator[Any]:
+    """Give this thread a direct connection until the end of the block, if there is a pooler."""
+    if getattr(settings, "DATABASE_DIRECT", None) is None:
+        yield connections[ALIAS]
+        return
+    former = connections[ALIAS]
+    connections[ALIAS] = own = make_direct_connection()
+    try:
+        yield own
+    finally:
+        own.close()
+        connections[ALIAS] = former
+
+
+class Router:
+    """Database router for an alias other than `default`: our tables, and no others, are in that database."""
+
+    def db_for_read(self, model: type[Model], **hints: object) -> str | None:
         return ALIAS if model._meta.app_label in APPS else None
 
     db_for_write = db_for_read
 
-    def allow_migrate(self, db: str, app_label: str, app: str | None = None, **hints: Any) -> bool | None:
-        """`app`: an operation of a migration of ours is about the tables of this one."""
+    def allow_migrate(self, db: str, app_label: str, app: str | None = None, **hints: object) -> bool | None:
+        """Return whether a migration may run on this database.
+
+        `app` is set by an operation in one of our migrations that changes tables of another app.
+        """
         if (app or app_label) in APPS:
             return db == ALIAS
         return False if db == ALIAS != DEFAULT_DB_ALIAS else None
 
 
 def count_missing_migrations() -> int:
-    """Those of all apps; in a database of our own, ours and what they depend on."""
+    """Return how many migrations are missing.
+
+    In a database of our own, count only the migrations of our apps and those they depend on.
+    """
     executor = MigrationExecutor(connection)
     graph = executor.loader.graph
     apps = [None] if ALIAS == DEFAULT_DB_ALIAS else APPS
@@ -46,15 +97,29 @@ def count_missing_migrations() -> int:
 
 
 def reset_may_have_changed() -> None:
-    """From now on, in this thread."""
+    """Forget earlier changes of this thread; see `may_have_changed`."""
     ours = connections[ALIAS]
     if hasattr(ours, "may_have_changed"):
         ours.may_have_changed = False
 
 
 @contextmanager
+def watching_changes() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns True if the block may have changed something."""
+    ours, before = connections[ALIAS], may_have_changed()
+    changed = True
+    reset_may_have_changed()
+    try:
+        yield lambda: changed
+    finally:
+        changed = may_have_changed()
+        if hasattr(ours, "may_have_changed"):
+            ours.may_have_changed = before or changed
+
+
+@contextmanager
 def reading() -> Iterator[None]:
-    """What is said within changes nothing, whatever it looks like."""
+    """Ignore the statements of the block in `may_have_changed`, because they only read."""
     ours, before = connections[ALIAS], may_have_changed()
     try:
         yield
@@ -64,5 +129,8 @@ def reading() -> Iterator[None]:
 
 
 def may_have_changed() -> bool:
-    """Something, since this thread began to watch; a project's own engine does not know, so that it may."""
+    """Return True if this thread may have changed something since the last reset.
+
+    A project's own database engine does not record this, so the answer is then True.
+    """
     return bool(getattr(connections[ALIAS], "may_have_changed", True))

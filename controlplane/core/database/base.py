@@ -1,31 +1,33 @@
-"""PostgreSQL as Django has it, which also knows whether anything may have been changed since somebody asked.
+"""Django's PostgreSQL engine that also records whether a change may have been committed.
 
-Who loses the connection in the middle of COMMIT cannot know whether it was done, and what was committed before that
-stays. A statement to which the database itself said no has changed nothing, nor has one in a transaction that did not
-come to its COMMIT.
+If the connection is lost during COMMIT, the outcome is unknown, and earlier commits stay. A statement that PostgreSQL
+refused has changed nothing. Nor has a statement whose transaction did not reach its COMMIT.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from django.db import Error, InternalError, OperationalError
+import psycopg
+from django.db import Error, OperationalError
 from django.db.backends.postgresql import base
 from django.db.backends.postgresql.psycopg_any import BaseTzLoader
+from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
 
-SUSPENDED = "25P03"
-"""PostgreSQL ended a transaction that said nothing for too long, and the connection with it."""
+from controlplane.core.database import ALIAS
+from controlplane.core.database.errors import classify
+from controlplane.core.database.silence import WatchedConnection
 
 
 class UtcLoader(BaseTzLoader):
-    """Moments, read in a tenth of the time that Django takes: nearly each row has several."""
+    """Load timestamps in a tenth of the time that Django takes. Nearly each row has several."""
 
     timezone = UTC
 
-    def load(self, data: Any) -> datetime:
+    def load(self, data: Buffer) -> datetime:
         with suppress(ValueError):
             moment = datetime.fromisoformat(str(data, "ascii"))
             return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
@@ -34,19 +36,33 @@ class UtcLoader(BaseTzLoader):
 
 @cache
 def with_utc_loader(adapters: AdaptersMap) -> AdaptersMap:
-    """How Django has values read, but for moments."""
+    """Return Django's adapters with our loader of timestamps."""
     adapters = AdaptersMap(adapters)
     adapters.register_loader("timestamptz", UtcLoader)
     return adapters
 
 
+on_connect: list[Callable[[psycopg.Connection[Any]], object]] = []
+"""Functions that are called with each new connection to the control plane's database, before anything else uses it."""
+
+
+class WatchedDriver:
+    """Driver psycopg, but its connections are watched for silence."""
+
+    connect = WatchedConnection.connect
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(psycopg, name)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
+    Database: Any = WatchedDriver()
     may_have_changed = False
-    """Since it was set to False."""
+    """True after a statement that may have changed something. Callers set it to False."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._has_uncommitted_changes = False  # in the transaction that is open
+        self._has_uncommitted_changes = False  # in the open transaction
         self.execute_wrappers.append(self._run_and_translate)
 
     def get_connection_params(self) -> dict[str, Any]:
@@ -55,22 +71,55 @@ class DatabaseWrapper(base.DatabaseWrapper):
             params["context"] = with_utc_loader(params["context"])
         return params
 
+    @property
+    def pool(self) -> Any:
+        pool = super().pool
+        if pool is not None:
+            pool.connection_class = WatchedConnection
+        return pool
+
+    def _configure_connection(self, connection: psycopg.Connection[Any]) -> bool:
+        needs_commit: bool = super()._configure_connection(connection)  # type: ignore[misc]
+        if self.alias == ALIAS:
+            for function in on_connect:
+                function(connection)
+        return needs_commit
+
     def _run_and_translate(
-        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
+        self, execute: Callable[..., Any], sql: object, params: object, many: bool, context: dict[str, Any]
     ) -> Any:
-        try:
+        with self._translate_temporary_errors():
             return self._run_and_record(execute, sql, params, many, context)
-        except InternalError as error:
-            if getattr(error.__cause__, "sqlstate", None) != SUSPENDED:
+
+    @contextmanager
+    def _translate_temporary_errors(self) -> Iterator[None]:
+        """Raise each temporary error as an OperationalError, and drop the session that it ended."""
+        try:
+            yield
+        except Error as error:
+            if (temporary := classify(error)) is None:
                 raise
-            # The driver takes this for a fault of the database; it is a connection that is lost, as any other.
+            if temporary.ends_session:
+                self._drop_session()
+            if isinstance(error, OperationalError):
+                raise
             raise OperationalError(*error.args) from error.__cause__
 
+    def _drop_session(self) -> None:
+        """Close the connection, and replace those in the pool, because they lead to the same server."""
+        with suppress(Exception):
+            if self.connection is not None:
+                self.connection.close()
+            if self.pool:
+                self.pool.drain()
+            if not self.in_atomic_block:
+                self.close()
+
     def _run_and_record(
-        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
+        self, execute: Callable[..., Any], sql: object, params: object, many: bool, context: dict[str, Any]
     ) -> Any:
-        # One statement that reads: after a semicolon comes another, which may write.
-        if isinstance(sql, str) and sql.lstrip()[:6].upper() == "SELECT" and ";" not in sql:
+        # Only for a single statement that reads or prepares: a second one after a semicolon may write.
+        if isinstance(sql, str) and sql.lstrip()[:6].upper() in ("SELECT", "PREPAR") and ";" not in sql:
             return execute(sql, params, many, context)
         if not self.autocommit:
             self._has_uncommitted_changes = True
@@ -89,10 +138,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise
 
     def _commit(self) -> Any:
-        if not self._has_uncommitted_changes:
-            return super()._commit()  # type: ignore[misc]
-        self._has_uncommitted_changes = False
-        with self._assume_changed():
+        changes, self._has_uncommitted_changes = self._has_uncommitted_changes, False
+        with self._translate_temporary_errors(), self._assume_changed() if changes else nullcontext():
             return super()._commit()  # type: ignore[misc]
 
     def _rollback(self) -> Any:

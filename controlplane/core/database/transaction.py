@@ -1,4 +1,4 @@
-"""Transactions of the database of the control plane; `transaction` of Django is that of `default`."""
+"""Transactions of the control plane's database. Django's `transaction` belongs to `default`."""
 
 from collections.abc import Callable
 from functools import partial

@@ -11,11 +11,11 @@ APPS = ("liveness", "jobs")
 
 
 class Command(BaseCommand):
-    help = "List the statements of the control plane; with NAME print one as PostgreSQL gets it."
+    help = "List the SQL statements of the control plane, or print one in full."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", nargs="?", help="name of a statement, a step or a rule, like recover_attempts")
-        parser.add_argument("--explain", action="store_true", help="plan the statement on the database as it is now")
+        parser.add_argument("name", nargs="?", help="statement, step or rule to print, such as recover_attempts")
+        parser.add_argument("--explain", action="store_true", help="show the plan for the current data")
 
     def handle(self, *args: Any, name: str | None, explain: bool, **options: Any) -> None:
         if name is None:
@@ -23,7 +23,7 @@ class Command(BaseCommand):
             return
         app = next((app for app in APPS if name.removesuffix("_due") in sql_book.load_blocks(app)), None)
         if app is None:
-            raise CommandError(f"There is no {name!r}. `manage.py sql` lists all.")
+            raise CommandError(f"There is no statement, step or rule {name!r}. `manage.py sql` lists all.")
         self.stdout.write(self.explain_statement(app, name) if explain else sql_book.compose_statement(app, name))
 
     def list_statements(self) -> None:
@@ -35,9 +35,9 @@ class Command(BaseCommand):
         Console(file=cast(IO[str], self.stdout)).print(table)
 
     def explain_statement(self, app: str, name: str) -> str:
-        """How PostgreSQL would run it, whatever the parameters are; nothing is run."""
+        """Return PostgreSQL's plan for any parameters. The statement does not run."""
         if sql_book.load_blocks(app)[name].kind != "statement":
-            raise CommandError(f"{name} is a part of statements: only a whole statement can be planned.")
+            raise CommandError(f"{name} is only part of a statement. --explain needs a whole statement.")
         with connection.cursor() as cursor:
             cursor.execute(f"explain (generic_plan) {sql_book.number_parameters(app, name).replace('%', '%%')}", ())
             return "\n".join(row[0] for row in cursor.fetchall())

@@ -1,4 +1,4 @@
-"""`controlplane standalone`: a whole control plane in one terminal, first run included."""
+"""Command `controlplane standalone`: a whole control plane in one terminal, including the first setup."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from rich.console import Console
 from controlplane.observability.address import is_loopback
 from controlplane.standalone import parts, preparation, worker_home
 from controlplane.standalone.options import StandaloneOptions
-from controlplane.standalone.supervisor import Part, Supervisor
+from controlplane.standalone.supervisor import Part, StandaloneSupervisor
 from controlplane.standalone.worker_home import Home
 
 
@@ -23,8 +23,8 @@ class Command(StandaloneOptions):
         preparation.check_address(host, port)
         if not settings.BEHIND_TLS and not is_loopback(host):
             self.stderr.write(
-                f"What comes to {host} from other machines travels in clear, tokens and passwords too: put a proxy "
-                "that speaks TLS in front, and set BEHIND_TLS=1."
+                f"Traffic from other machines to {host} is not encrypted, including tokens and passwords: put a "
+                "TLS proxy in front, and set BEHIND_TLS=1."
             )
         preparation.check_settings()
         data_dir = settings.DATA_DIR
@@ -43,21 +43,24 @@ class Command(StandaloneOptions):
                 self.stderr.write(home.warning)
             started = self.build_parts(url, host, port, workers, demo, home)
             preparation.close_connections()
-            status = Supervisor(started, ready=f"{url}/livez", greeting=f"Open {page} (Ctrl-C stops everything)").run()
+            status = StandaloneSupervisor(
+                started, ready=f"{url}/livez", greeting=f"Open {page} (Ctrl-C stops everything)"
+            ).run()
         sys.exit(status)
 
     def prepare_installation(self) -> None:
         with Console(stderr=True).status("Migrating the database …"):
             preparation.migrate_database()
+        preparation.check_key()
         if password := preparation.create_administrator():
             if self.stdout.isatty():
                 self.stdout.write(
-                    f"An administrator was made, shown this once: user {preparation.ADMIN}, password {password}"
+                    f"An administrator was created: user {preparation.ADMIN}, password {password} (not shown again)"
                 )
-            else:  # a journal, or a file, keeps what it is given, and others read it
+            else:  # a journal or a file keeps the output, and others can read it
                 kept = preparation.kept_password(settings.DATA_DIR, password)
                 self.stdout.write(
-                    f"An administrator was made: user {preparation.ADMIN}, the password is in {kept} "
+                    f"An administrator was created: user {preparation.ADMIN}, the password is in {kept} "
                     "(delete it when you have read it)"
                 )
         else:

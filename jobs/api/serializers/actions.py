@@ -1,4 +1,4 @@
-"""What a job may ask to be run."""
+"""Serializers of actions: what a job runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from django.core.validators import RegexValidator
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
+from controlplane.agent.runners.container_environment import NEEDS_SHELL, fits_line
 from controlplane.core.lean_bodies import BUILDERS, NotPlain, Reader, reader_of
 from controlplane.core.rest import (
     AnyField,
@@ -17,13 +18,14 @@ from controlplane.core.rest import (
     WholeField,
     shared_serializer,
 )
+from jobs.api.serializers.arguments import refuse_unstartable
 from jobs.api.serializers.secrets import EnvironmentField
 
-TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
+TEXT_OR_LIST = "A text that /bin/sh runs, or a list of a program and its arguments."
 
 
 class PriorityField(WholeField):
-    """Higher first; nobody gets further before the others than this."""
+    """Priority of a job; higher ones are claimed first. The range is limited, so that jobs cannot outbid each other."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"min_value": -1000, "max_value": 1000, **options})
@@ -31,7 +33,7 @@ class PriorityField(WholeField):
 
 @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]})
 class CommandField(serializers.Field):
-    """The command of a script."""
+    """Command of a script."""
 
     def to_internal_value(self, data: object) -> Any:
         if isinstance(data, str) and data:
@@ -45,19 +47,21 @@ class CommandField(serializers.Field):
 
 
 class ImageField(TextField):
-    """The name of a container's image."""
+    """Name of a container image."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.validators.append(RegexValidator(r"\A[A-Za-z0-9][A-Za-z0-9_.\-/:@]*\Z", "This is no name of an image."))
+        self.validators.append(
+            RegexValidator(r"\A[A-Za-z0-9][A-Za-z0-9_.\-/:@]*\Z", "This is not the name of an image.")
+        )
 
 
 class ResourcesField(StrictSerializer):
-    """What a container may have at most."""
+    """Resource limits of a container."""
 
     cpus = serializers.FloatField(required=False, min_value=0.001, max_value=10_000)
     memory = serializers.RegexField(
-        r"\A[1-9][0-9]{0,9}[KMGT]\Z", required=False, error_messages={"invalid": "Write it as 512M or 2G."}
+        r"\A[1-9][0-9]{0,9}[KMGT]\Z", required=False, error_messages={"invalid": "Use a size like 512M or 2G."}
     )
     gpus = WholeField(required=False, min_value=1, max_value=1000)
 
@@ -68,14 +72,15 @@ class ScriptAction(StrictSerializer):
     command = CommandField(help_text=TEXT_OR_LIST)
     env = EnvironmentField()
     cwd = FreeTextField(required=False, max_length=4096)
-    image = ImageField(required=False, help_text="Of the container that the runners docker and pod start.")
+    image = ImageField(required=False, help_text="Image of the container. Only for the runners docker and pod.")
     resources = ResourcesField(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["runner"] == "local" and "resources" in attrs:
-            raise serializers.ValidationError({"resources": ["Only a container has resources of its own."]})
+            raise serializers.ValidationError({"resources": ["Only the runners docker and pod have resources."]})
         if attrs["runner"] != "local" and "image" not in attrs:
-            raise serializers.ValidationError({"image": [f"The runner {attrs['runner']} needs one."]})
+            raise serializers.ValidationError({"image": [f"The runner {attrs['runner']} needs an image."]})
+        refuse_unstartable(attrs)
         return attrs
 
 
@@ -84,26 +89,28 @@ class CallableAction(StrictSerializer):
     path = serializers.RegexField(
         r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$",
         max_length=500,
-        error_messages={"invalid": 'Write "package.module:function".'},
+        error_messages={"invalid": 'Use a path like "package.module:function".'},
     )
 
 
 class HandlerAction(StrictSerializer):
     type = ChoiceField(["handler"])
-    name = TextField(max_length=92, help_text="A handler that workers registered: they have the tag `handler:NAME`.")
+    name = TextField(max_length=92, help_text="Handler that workers have registered. They have the tag `handler:NAME`.")
 
 
 class CeleryAction(StrictSerializer):
     type = ChoiceField(["celery"])
-    task = TextField(help_text="The name under which its application knows it.")
+    task = TextField(help_text="Name of the task in its application.")
     args = serializers.ListField(
-        child=AnyField(), required=False, error_messages={"not_a_list": 'Write a list, like [1, "two"].'}
+        child=AnyField(), required=False, error_messages={"not_a_list": 'Use a list, like [1, "two"].'}
     )
     kwargs = serializers.DictField(
-        child=AnyField(), required=False, error_messages={"not_a_dict": 'Write an object, like {{"amount": 1}}.'}
+        child=AnyField(), required=False, error_messages={"not_a_dict": 'Use an object, like {{"amount": 1}}.'}
     )
     queue = TextField(
-        max_length=94, default="celery", help_text="Of those that its worker consumes; `queue:NAME` is a tag of it."
+        max_length=94,
+        default="celery",
+        help_text="Queue that its worker consumes. The worker has the tag `queue:NAME`.",
     )
 
 
@@ -114,6 +121,14 @@ class ContainerAction(StrictSerializer):
     env = EnvironmentField()
     cwd = FreeTextField(required=False, max_length=4096)
     resources = ResourcesField(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["type"] == "docker" and not isinstance(attrs.get("command"), str):
+            for name, value in attrs.get("env", {}).items():
+                if isinstance(value, str) and not fits_line(name, value):
+                    raise serializers.ValidationError({"env": {name: [NEEDS_SHELL.format(name=name)]}})
+        refuse_unstartable(attrs)
+        return attrs
 
 
 ACTIONS: dict[str, type[StrictSerializer]] = {
@@ -141,7 +156,7 @@ ACTIONS: dict[str, type[StrictSerializer]] = {
     )
 )
 class ActionField(serializers.DictField):
-    """What is to be run: an object whose `type` says which other fields it has."""
+    """Action of a job: an object whose other fields depend on its `type`."""
 
     def known_actions(self) -> dict[str, type[StrictSerializer]]:
         return ACTIONS

@@ -1,4 +1,4 @@
-"""What the calls about batches take and answer: an action on many at once."""
+"""Requests and responses of the calls about bulk actions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
 from controlplane.core.answers import ModelAnswer
+from controlplane.core.json_bodies import read_json, write_json
 from controlplane.core.paging import PageFilter, PageSizeField
 from controlplane.core.rest import (
     AnyField,
@@ -20,6 +21,7 @@ from controlplane.core.rest import (
     TimeField,
     YesNoField,
 )
+from jobs.api.serializers.changes import JobChanges
 from jobs.api.serializers.executions import ExecutionFilter
 from jobs.api.serializers.jobs import JobFilter
 from jobs.api.serializers.triggers import TriggerFilter
@@ -38,73 +40,79 @@ FILTERS: dict[Subject, type[PageFilter]] = {
 NO_FILTERS = ("cursor", "limit", "namespace")
 IDS_LIMIT = 10_000
 OPERATION_NAMES = sorted(OPERATIONS.keys() - {"resubmit_job_again"})
-"""One that was resubmitted before is resubmitted with `force`."""
+"""Names of operations. `resubmit_job_again` is `resubmit_job` with `force` here."""
 ONCE = {"resubmit_job", "rerun_execution", "restart_execution", "evaluate_trigger"}
-"""They make something, and take a key by which it is made once; that of a batch is its id."""
+"""Operations that create an object and take an idempotency key. In a bulk action its id is part of the key."""
 
 OPTIONS = {
     "keep_checkpoint": ("resubmit_job",), "force": ("resubmit_job",), "reason": ("fail_job",),
+    "changes": ("change_job",),
     "deadline_seconds": ("drain_server",), "duration_seconds": ("cordon_server", "drain_server"),
 }  # fmt: skip
-"""What may be said of some operations alone."""
+"""Fields that only some operations have."""
 
 
 class BatchRequest(StrictSerializer):
-    operation = ChoiceField(OPERATION_NAMES, help_text="What is done to each.")
+    operation = ChoiceField(OPERATION_NAMES, help_text="Action on each item.")
     ids = serializers.ListField(
-        child=IdField(), required=False, min_length=1, max_length=IDS_LIMIT, help_text="To which it is done."
+        child=IdField(), required=False, min_length=1, max_length=IDS_LIMIT, help_text="Ids of the items."
     )
     filter = AnyField(
         required=False,
-        help_text="Or the filter of the list of such, as an object: it is done to all that match, as they are now."
-        ' {} is all there are. In a namespace: `?namespace=`. Example: {"state": "FAILED", "tag": "gpu"}.',
+        help_text="Filter of the list of these objects, as an object, instead of `ids`. All that match now are items."
+        ' {} means all. For a namespace use `?namespace=`. Example: {"state": "FAILED", "tag": "gpu"}.',
     )
     note = NoteField(required=True)
-    keep_checkpoint = YesNoField(required=False, help_text="Of resubmit_job (default: true).")
-    force = YesNoField(required=False, help_text="Of resubmit_job: even those that were resubmitted before.")
-    reason = NoteField(required=False, allow_blank=True, help_text="Of fail_job: message of the jobs' error.")
+    keep_checkpoint = YesNoField(required=False, help_text="For resubmit_job (default: true).")
+    force = YesNoField(required=False, help_text="For resubmit_job: also jobs that were resubmitted before.")
+    reason = NoteField(required=False, allow_blank=True, help_text="For fail_job: message of the jobs' error.")
+    changes = JobChanges(required=False, help_text="For change_job: fields and their new values.")
     deadline_seconds = SecondsField(
-        required=False, help_text="Of drain_server: to finish what it holds; its grace period by default."
+        required=False,
+        help_text="For drain_server: seconds to finish its attempts. Default: the grace period of the server.",
     )
     duration_seconds = SecondsField(
-        required=False, help_text="Of cordon_server and drain_server: then each gets work again by itself."
+        required=False,
+        help_text="For cordon_server and drain_server: seconds after which the server gets work again.",
     )
 
     def validate(self, body: dict[str, Any]) -> dict[str, Any]:
         if ("ids" in body) == ("filter" in body):
-            raise serializers.ValidationError({"ids": ["Either ids or a filter is needed, and not both."]})
+            raise serializers.ValidationError({"ids": ["Give either ids or a filter."]})
         wrong = {
-            name: [f"This is of {' and '.join(operations)}."]
+            name: [f"Only {' and '.join(operations)} may have this field."]
             for name, operations in OPTIONS.items()
             if name in body and body["operation"] not in operations
         }
         if wrong:
             raise serializers.ValidationError(wrong)
+        if body["operation"] == "change_job" and "changes" not in body:
+            raise serializers.ValidationError({"changes": ["Give the fields to change and their new values."]})
         if "filter" in body:
             self.filter_of_subject(body)
         return body
 
     @staticmethod
     def filter_of_subject(body: Mapping[str, Any]) -> PageFilter:
-        """The filter of the list of what is acted on. Raises ValidationError."""
+        """Return the validated filter of the objects of the operation. Raise ValidationError."""
         given = body["filter"]
         if not isinstance(given, dict):
-            raise serializers.ValidationError({"filter": ["This is an object."]})
+            raise serializers.ValidationError({"filter": ['A filter is an object, like {"state": "FAILED"}.']})
         if wrong := [name for name in NO_FILTERS if name in given]:
-            raise serializers.ValidationError({"filter": [f"{', '.join(wrong)}: no filter of a batch."]})
+            raise serializers.ValidationError({"filter": [f"A bulk action cannot filter by {', '.join(wrong)}."]})
         filter = FILTERS[OPERATIONS[body["operation"]].subject](data=given)
         if not filter.is_valid():
             raise serializers.ValidationError({"filter": filter.errors})
         return filter
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Of these rows those that are acted on."""
+        """Filter rows by the ids or the filter of the request."""
         body = self.validated_data
         return rows.filter(pk__in=body["ids"]) if "ids" in body else self.filter_of_subject(body).match_rows(rows)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the service of the operation takes."""
+        """Return the parameters of the operation's service."""
         body = self.validated_data
         given = {
             "force": body.get("force"), "reason": body.get("reason"), "deadline": body.get("deadline_seconds"),
@@ -113,11 +121,14 @@ class BatchRequest(StrictSerializer):
         parameters = {name: value for name, value in given.items() if value is not None}
         if body.get("keep_checkpoint") is False:
             parameters["drop_checkpoint"] = True
+        if "changes" in body:
+            # As JSON, because the parameters of a batch are compared with those of a repeated call.
+            parameters["changes"] = read_json(write_json(body["changes"]))
         return parameters | ({"key": ""} if body["operation"] in ONCE else {})
 
     @property
     def query(self) -> str:
-        """The filter as it stands in an address."""
+        """Return the filter as a query string."""
         return urlencode(sorted(self.validated_data.get("filter", {}).items()))
 
     @property
@@ -125,18 +136,18 @@ class BatchRequest(StrictSerializer):
         if "ids" in self.validated_data:
             return "chosen by id"
         words = [f"{name} {value}" for name, value in sorted(self.validated_data["filter"].items())]
-        return ", ".join(words) or "all there are"
+        return ", ".join(words) or "all"
 
 
 class BatchSummary(ModelAnswer):
-    operation = serializers.CharField(help_text="What is done to each.")
-    subject = ChoiceField(list(Subject), source="subject_type", help_text="What the items are.")
+    operation = serializers.CharField(help_text="Action on each item.")
+    subject = ChoiceField(list(Subject), source="subject_type", help_text="Type of the items.")
     state = ChoiceField(BatchState.choices())
-    chosen = serializers.CharField(help_text="How the items were chosen, in words.")
-    done = serializers.IntegerField(help_text="To how many it was done.")
-    refused = serializers.IntegerField(help_text="To how many it did not apply any more.")
-    pending = serializers.SerializerMethodField(help_text="How many have no outcome yet.")
-    stopped_by = serializers.CharField(help_text="Empty: nobody has stopped it.")
+    chosen = serializers.CharField(help_text="Description of how the items were chosen.")
+    done = serializers.IntegerField(help_text="Number of items to which the action was applied.")
+    refused = serializers.IntegerField(help_text="Number of items to which it no longer applied.")
+    pending = serializers.SerializerMethodField(help_text="Number of items without an outcome.")
+    stopped_by = serializers.CharField(help_text="Actor who stopped it; empty: not stopped.")
 
     class Meta:
         model = Batch
@@ -150,13 +161,13 @@ class BatchSummary(ModelAnswer):
 
 
 class ItemAnswer(ModelAnswer):
-    subject = serializers.UUIDField(source="subject_id", help_text="What it is done to.")
+    subject = serializers.UUIDField(source="subject_id", help_text="Id of the object.")
     outcome = ChoiceField(ItemOutcome.choices())
-    reason = serializers.CharField(help_text="Why it was refused.")
+    reason = serializers.CharField(help_text="Reason of a refusal.")
     result = serializers.UUIDField(
-        source="result_id", allow_null=True, help_text="What it was submitted again as, or run again as."
+        source="result_id", allow_null=True, help_text="Id of the new job or execution, if the action created one."
     )
-    at = TimeField(allow_null=True, help_text="When it got its outcome.")
+    at = TimeField(allow_null=True, help_text="Time of the outcome.")
 
     class Meta:
         model = BatchItem
@@ -169,9 +180,11 @@ class Refusal(serializers.Serializer):
 
 
 class BatchAnswer(BatchSummary):
-    refusals = Refusal(many=True, help_text="Why items were refused, and how many for each; the most frequent first.")
-    items = ItemAnswer(many=True, help_text="A page of them, in the order in which they are done.")
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page of items; null: none.")
+    refusals = Refusal(many=True, help_text="Reasons of refusals with their number of items, most frequent first.")
+    items = ItemAnswer(many=True, help_text="Page of items, in the order in which they are processed.")
+    next = serializers.CharField(
+        allow_null=True, help_text="Cursor of the next page of items; null: this is the last page."
+    )
 
     class Meta(BatchSummary.Meta):
         fields = (*BatchSummary.Meta.fields, "refusals", "items", "next")  # type: ignore[assignment]
@@ -179,11 +192,11 @@ class BatchAnswer(BatchSummary):
 
 class BatchPage(serializers.Serializer):
     items = BatchSummary(many=True)
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+    next = serializers.CharField(allow_null=True, help_text="Cursor of the next page; null: this is the last page.")
 
 
 class BatchFilter(PageFilter):
-    """Which batches, and which page of them."""
+    """Filter of bulk actions, and page."""
 
     namespace = None  # type: ignore[assignment]
     state = ChoiceField(BatchState.choices(), required=False)
@@ -195,11 +208,11 @@ class BatchFilter(PageFilter):
 
 
 class ItemFilter(StrictSerializer):
-    """Which page of the items of a batch."""
+    """Page of the items of a bulk action."""
 
     outcome = ChoiceField(ItemOutcome.choices(), required=False)
     cursor = serializers.IntegerField(
-        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
+        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the previous page."
     )
     limit = PageSizeField()
 
@@ -213,8 +226,18 @@ class ItemFilter(StrictSerializer):
 
 EXAMPLES = [
     OpenApiExample(
-        "Resubmit all that failed for want of a GPU",
+        "Resubmit failed jobs that need a GPU",
         {"operation": "resubmit_job", "filter": {"state": "FAILED", "tag": "gpu"}, "note": "the cards are back"},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Run all waiting jobs that need a GPU now, before others",
+        {
+            "operation": "change_job",
+            "filter": {"state": "PENDING", "tag": "gpu"},
+            "changes": {"priority": 10, "available_at": None},
+            "note": "the customer waits",
+        },
         request_only=True,
     ),
     OpenApiExample(

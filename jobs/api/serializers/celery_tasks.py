@@ -1,4 +1,4 @@
-"""What a Celery worker says of its tasks."""
+"""Request and response of a Celery worker's call about its tasks."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class TaskError(StrictSerializer):
     traceback = FreeTextField(max_length=8000, allow_blank=True, required=False)
 
 
-class Task(StrictSerializer):
+class TaskItem(StrictSerializer):
     attempt = IdField(help_text="Chosen by the worker for each delivery; the same id again means the same attempt.")
     id = TextField(help_text="Id of the task.")
     name = TextField(help_text="Name of the task.")
@@ -42,7 +42,7 @@ class Task(StrictSerializer):
     reason = FreeTextField(required=False, allow_null=True, max_length=1000)
 
     def get_fields(self) -> dict[str, serializers.Field]:
-        # Attributes of every field have these names.
+        # Every serializer field already has attributes of these names, so they cannot be class attributes.
         return {
             **super().get_fields(),
             **{name: TextField(required=False, allow_null=True) for name in ("root", "parent")},
@@ -50,7 +50,7 @@ class Task(StrictSerializer):
 
 
 class TaskSums(StrictSerializer):
-    """How the tasks of one name ended since the worker began to count."""
+    """Counts of the ended tasks of one name, since the counting process started."""
 
     name = TextField()
     completed = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
@@ -61,13 +61,13 @@ class TaskSums(StrictSerializer):
 
 
 class TasksRequest(StrictSerializer):
-    tasks = serializers.ListField(child=Task(), max_length=BATCH_LIMIT, required=False)
-    counter = IdField(required=False, help_text="Id of the process that counts: another process begins at 0.")
+    tasks = serializers.ListField(child=TaskItem(), max_length=BATCH_LIMIT, required=False)
+    counter = IdField(required=False, help_text="Id of the counting process. Each process starts at 0.")
     tally = serializers.ListField(
         child=TaskSums(),
         max_length=NAMES_LIMIT,
         required=False,
-        help_text=f"Of one server {NAMES_LIMIT} names are kept.",
+        help_text=f"Counts by task name. At most {NAMES_LIMIT} names of a server are stored.",
     )
 
     def validate_tally(self, tally: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -86,8 +86,8 @@ class TasksRequest(StrictSerializer):
 
 
 class TasksAnswer(serializers.Serializer):
-    cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts whose tasks are to be revoked.")
+    cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts whose tasks must be revoked.")
     late = serializers.ListField(
         child=serializers.UUIDField(),
-        help_text="Attempts whose record came too late: they have ended.",
+        help_text="Attempts whose record was superseded: they had already ended.",
     )

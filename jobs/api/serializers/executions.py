@@ -1,4 +1,4 @@
-"""What the calls about executions take and answer."""
+"""Requests and responses of the calls about executions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 from rest_framework.settings import api_settings
 
-from controlplane.agent.secret_values import is_secret
+from controlplane.agent.secrets.values import is_secret
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.lean_bodies import BUILDERS, NotPlain, Reader, object_reader
 from controlplane.core.paging import PageFilter
@@ -17,9 +17,9 @@ from controlplane.core.rest import AnyField, ChoiceField, IdField, SecondsField,
 from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
-from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField, MaskedObjectField
+from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField, MaskedField, MaskedObjectField
 from jobs.models import Execution, ExecutionEvent, WorkerJob
-from jobs.services import executions
+from jobs.services import execution_rows, step_data
 from jobs.states import EventCode, ExecutionState
 
 CONTROL_PLANE_KEY = "_server"
@@ -35,34 +35,35 @@ def known_step_actions() -> dict[str, Any]:
     )
 )
 class StepActionField(ActionField):
-    """An action, which may be an execution of its own."""
+    """Action of a step, which may be an execution itself."""
 
     def known_actions(self) -> dict[str, type[StrictSerializer]]:
         return known_step_actions()
 
 
 class KeyField(TextField):
-    """The name of a step in its execution."""
+    """Key of a step in its execution."""
 
     def to_internal_value(self, data: object) -> str:
         key = super().to_internal_value(data)
         if "/" in key or key == CONTROL_PLANE_KEY:
             raise serializers.ValidationError(
-                f"A key has no slash, and {CONTROL_PLANE_KEY} is the control plane's own."
+                f"A key must not contain a slash, and {CONTROL_PLANE_KEY} is reserved for the control plane."
             )
         return key
 
 
 class HookRequest(JobRequest):
-    key = KeyField(help_text="Its name, unique in the execution.")
+    key = KeyField(help_text="Key of the step, unique in the execution.")
     payload = InputsField(  # type: ignore[assignment]
-        required=False, help_text="Payload that the code gets, with what failed."
+        required=False, help_text="Payload of the code. The failed steps are added to it."
     )
     require_worker = None  # type: ignore[assignment]
+    unique = None  # type: ignore[assignment]
 
 
 class TaskRequest(JobRequest):
-    """A job, or a step, which may be an execution of its own."""
+    """Job or step. A step may be an execution itself."""
 
     action = StepActionField()
 
@@ -71,17 +72,17 @@ class TaskRequest(JobRequest):
         if job["action"]["type"] != "execution":
             return job
         problems = {
-            field: [f"What is an execution has no {field}: {why}."]
+            field: [f"An execution has no {field}: {why}."]
             for field, why in {
                 "timeout_seconds": "give it to the action",
                 "max_retries": "give them to its steps",
-                "good_until": "it begins at once",
-                "available_at": "it begins at once",
+                "good_until": "it starts at once",
+                "available_at": "it starts at once",
             }.items()
             if field in job
         }
         if not isinstance(job.get("payload", {}), dict):
-            problems["payload"] = ["Of what is an execution it is an object: its inputs."]
+            problems["payload"] = ["The payload of an execution must be an object: its inputs."]
         elif is_secret(job.get("payload")):
             problems["payload"] = [NOT_AN_OBJECT]
         if problems:
@@ -90,37 +91,57 @@ class TaskRequest(JobRequest):
 
 
 class StepRequest(TaskRequest):
-    key = KeyField(help_text="Its name, unique in the execution.")
+    key = KeyField(help_text="Key of the step, unique in the execution.")
     depends_on = serializers.ListField(
         child=TextField(),
         required=False,
         max_length=graph.STEPS_LIMIT,
         help_text="Keys of the steps that must end first.",
     )
-    continue_on_failure = YesNoField(required=False, help_text="Steps that depend on it run even if it fails.")
+    continue_on_failure = YesNoField(required=False, help_text="True: steps that depend on it run even if it fails.")
+    when = TextField(
+        required=False,
+        max_length=step_data.PATH_LENGTH,
+        help_text="SQL/JSON path that must be true when the step could begin, like `$.steps.check.output.rows > 0`."
+        " If it is false the step is SKIPPED.",
+    )
+    run_if_skipped = YesNoField(
+        required=False, help_text="True: it runs even if a step that it depends on was skipped by a condition."
+    )
     require_worker = None  # type: ignore[assignment]
+    unique = None  # type: ignore[assignment]
 
 
 class Definition(StrictSerializer):
-    """The steps of an execution, and how they hang together."""
+    """Steps of an execution, with their dependencies and hooks."""
 
     name = TextField()
     steps = StepRequest(many=True, allow_empty=False)
     on_error = HookRequest(many=True, required=False)
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
+    outputs = serializers.DictField(
+        required=False,
+        help_text='Outputs of the execution: references like `{"total": {"from": "$.steps.sum.output"}}`.',
+    )
 
     def to_internal_value(self, data: object) -> Any:
         steps = data.get("steps") if isinstance(data, Mapping) else None
         if isinstance(steps, list) and len(steps) > graph.STEPS_LIMIT:
-            raise serializers.ValidationError({"steps": [f"{len(steps)} steps; at most {graph.STEPS_LIMIT}."]})
+            raise serializers.ValidationError(
+                {"steps": [f"There are {len(steps)} steps, but at most {graph.STEPS_LIMIT} are allowed."]}
+            )
         return super().to_internal_value(data)
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         keys = [step["key"] for step in [*definition["steps"], *definition.get("on_error", [])]]
         if repeated := graph.repeated_keys(keys):
-            raise serializers.ValidationError({"steps": [f"More than one has the key: {graph.join_words(repeated)}."]})
+            raise serializers.ValidationError(
+                {"steps": [f"Several steps have the same key: {graph.join_words(repeated)}."]}
+            )
         needs = {step["key"]: step.get("depends_on", []) for step in definition["steps"]}
         if problems := graph.dependency_problems(needs):
+            raise serializers.ValidationError({"steps": problems})
+        if problems := step_data.find_path_problems(definition):
             raise serializers.ValidationError({"steps": problems})
         return definition
 
@@ -141,10 +162,10 @@ BUILDERS[Definition.to_internal_value] = definition_reader
 
 
 def refuse_oversized_inputs(field: str, size: int) -> None:
-    """Raises ValidationError when a submission would be stored as too much; see executions.handed_on."""
-    if size > executions.PAYLOAD_BYTES_LIMIT:
-        limit = executions.PAYLOAD_BYTES_LIMIT
-        why = f"With what is handed to steps and children, {size} bytes are stored; at most {limit}."
+    """Raise ValidationError if the stored submission would be too large. `size` is in bytes."""
+    if size > execution_rows.PAYLOAD_BYTES_LIMIT:
+        limit = execution_rows.PAYLOAD_BYTES_LIMIT
+        why = f"With the copies for steps and children it has {size} bytes, but may have at most {limit}."
         raise serializers.ValidationError({field: [why]})
 
 
@@ -153,20 +174,20 @@ class ChildAction(Definition):
 
 
 class ExecutionRequest(Definition):
-    inputs = InputsField(required=False, help_text="Payload of the steps that have none of their own.")
+    inputs = InputsField(required=False, help_text="Payload of all steps that have none.")
     require_worker = YesNoField(
-        required=False, help_text="Refuse it (503) when no worker may run one of its steps now."
+        required=False, help_text="True: refuse it (503) if no worker may run one of its steps now."
     )
     key = TextField(required=False, help_text="Idempotency key: the same key again returns the same execution.")
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
-        refuse_oversized_inputs("inputs", executions.count_payload_bytes(definition, definition.get("inputs", {})))
+        refuse_oversized_inputs("inputs", execution_rows.count_payload_bytes(definition, definition.get("inputs", {})))
         return definition
 
 
 class SubmissionRequest(TaskRequest):
-    """A job of its own."""
+    """Job that is not a step."""
 
     def validate(self, job: dict[str, Any]) -> dict[str, Any]:
         job = super().validate(job)
@@ -176,14 +197,14 @@ class SubmissionRequest(TaskRequest):
 
 def handed_on(job: dict[str, Any]) -> int:
     return (
-        executions.count_payload_bytes(job["action"], job.get("payload", {}))
+        execution_rows.count_payload_bytes(job["action"], job.get("payload", {}))
         if job["action"]["type"] == "execution"
         else 0
     )
 
 
 class JobList(serializers.ListSerializer):
-    """Up to 1000 jobs; errors say which by its place."""
+    """List of up to 1000 jobs. Errors are at the index of their job."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(child=SubmissionRequest(), max_length=1000, **options)
@@ -201,40 +222,46 @@ class StepAnswer(ModelAnswer):
     job = serializers.UUIDField(source="id")
     action = MaskedObjectField()
     depends_on = serializers.ListField(child=serializers.CharField())
-    child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
-    server = ServerName(allow_null=True, help_text="The server that has it now.")
+    child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="Execution that this step runs.")
+    server = ServerName(allow_null=True, help_text="Server that holds it now.")
+    when = serializers.CharField(source="condition", allow_null=True, help_text="Condition; null: it has none.")
     kept = serializers.BooleanField(
-        source="is_kept", help_text="The earlier run had completed it: its output is that one's, it does not run again."
+        source="is_kept",
+        help_text="True: the earlier run had completed it. It has that output and does not run again.",
     )
     restart_of = serializers.UUIDField(
-        source="restart_of_id", allow_null=True, help_text="Of a restart: the job of this step in the earlier run."
+        source="restart_of_id",
+        allow_null=True,
+        help_text="Job of this step in the earlier run, if the execution is a restart.",
     )
     output = AnyField()
     error = AnyField()
     left_out = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Of output and error what is too much for one answer: null then, or of an error its code. The job of"
-        " the step has it.",
+        help_text="Fields that are too large for this response. An output is null then, and an error has only its code."
+        " The job of the step has the whole values.",
     )
 
     class Meta:
         model = WorkerJob
         fields = (
             "key", "job", "state", "action", "depends_on", "continue_on_failure", "child", "server", "attempt_count",
-            "resubmissions", "retries", "kept", "restart_of", "output", "error", "left_out", "available_at",
-            "finished_at",
+            "resubmissions", "retries", "when", "run_if_skipped", "kept", "restart_of", "output", "error",
+            "left_out", "available_at", "finished_at",
         )  # fmt: skip
 
 
 class Parent(serializers.Serializer):
     job = serializers.UUIDField()
-    execution = serializers.UUIDField(allow_null=True, help_text="Null: the job is no step.")
+    execution = serializers.UUIDField(allow_null=True, help_text="Null: the job is not a step.")
     step = serializers.CharField(allow_null=True)
 
 
 class ExecutionSummary(ModelAnswer):
     error = AnyField()
-    steps = serializers.DictField(source="counts", child=serializers.IntegerField(), help_text="How many, by state.")
+    steps = serializers.DictField(
+        source="counts", child=serializers.IntegerField(), help_text="Number of steps by state."
+    )
     parent = Parent(allow_null=True)
     trigger = serializers.UUIDField(source="trigger_id", allow_null=True)
     rerun_of = serializers.UUIDField(source="rerun_of_id", allow_null=True)
@@ -249,20 +276,21 @@ class ExecutionSummary(ModelAnswer):
 
 class ExecutionAnswer(ExecutionSummary):
     inputs = MaskedObjectField()
+    outputs = MaskedField(help_text="Outputs at its end. Null before, and if it defines none.")
     steps = StepAnswer(many=True, source="own_steps")  # type: ignore[assignment]
     on_error = StepAnswer(many=True, source="hooks")
 
     class Meta(ExecutionSummary.Meta):
-        fields = (*ExecutionSummary.Meta.fields, "on_error", "inputs")  # type: ignore[assignment]
+        fields = (*ExecutionSummary.Meta.fields, "on_error", "inputs", "outputs")  # type: ignore[assignment]
 
 
 class ExecutionPage(serializers.Serializer):
     items = ExecutionSummary(many=True)
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+    next = serializers.CharField(allow_null=True, help_text="Cursor of the next page; null: this is the last page.")
 
 
 class ExecutionFilter(PageFilter):
-    """Which executions, and which page of them."""
+    """Filter of executions, and page."""
 
     state = ChoiceField(ExecutionState.choices(), required=False)
     name = TextField(required=False)
@@ -294,4 +322,4 @@ class EventItem(ModelAnswer):
 class EventPage(serializers.Serializer):
     items = EventItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
-    last = serializers.CharField(help_text="The cursor behind the last item: use it to read what is written later.")
+    last = serializers.CharField(help_text="Cursor after the last item; use it to read later items.")

@@ -1,35 +1,45 @@
-"""Where a submission may have secrets, and how answers show it; the rules: controlplane/agent/secret_values.py."""
+"""Fields of submissions that may have secrets, and of responses that mask them."""
 
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from controlplane.agent.policy import takes_references
-from controlplane.agent.secret_values import LONGEST, MARK, NAME, REFERENCE, find_problem, is_secret, list_secrets, mask
+from controlplane.agent.runners.policy import takes_references
+from controlplane.agent.secrets.step_data import mask_payload
+from controlplane.agent.secrets.values import (
+    LONGEST,
+    MARK,
+    NAME,
+    REFERENCE,
+    find_problem,
+    is_secret,
+    list_secrets,
+    mask,
+)
 from controlplane.core.rest import AnyField, FreeTextField
 
 
 def describe_secret(name: str, value: dict[str, Any], description: str) -> dict[str, Any]:
-    """For the OpenAPI document."""
+    """Return the schema of a secret for the OpenAPI document."""
     described = {"type": "object", "description": description, "properties": {name: {"type": "string", **value}}}
     return {**described, "required": [name], "additionalProperties": False}
 
 
 SECRETS = [
-    describe_secret(REFERENCE, {"pattern": f"^{NAME.pattern}$"}, "What its worker has under this name."),
-    describe_secret(MARK, {"minLength": 1, "maxLength": LONGEST}, "The value itself, which is not shown."),
+    describe_secret(REFERENCE, {"pattern": f"^{NAME.pattern}$"}, "Name of a secret of the worker."),
+    describe_secret(MARK, {"minLength": 1, "maxLength": LONGEST}, "Value of the secret. It is never shown."),
 ]
 VARIABLE_LIMIT = 100_000  # characters
-NOT_AN_OBJECT = "This is an object: a secret stands below a name in it."
-NO_REFERENCES = "The message of a Celery task goes through its broker, which would keep a secret: its payload has none."
+NOT_AN_OBJECT = "The value must be an object. Put the secret below a key of it."
+NO_REFERENCES = "The payload of a Celery task must not have secrets, because its broker would store them."
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "maxLength": VARIABLE_LIMIT}, *SECRETS]})
 class TextOrSecretField(FreeTextField):
-    """The value of a variable."""
+    """Value of a variable: a text or a secret."""
 
-    def to_internal_value(self, data: object) -> Any:
+    def to_internal_value(self, data: Any) -> Any:
         if not is_secret(data):
             return super().to_internal_value(data)
         refuse_wrong_secrets(data)
@@ -37,7 +47,7 @@ class TextOrSecretField(FreeTextField):
 
 
 class EnvironmentField(serializers.DictField):
-    """Variables of the code."""
+    """Environment variables of the code."""
 
     def __init__(self, **options: Any) -> None:
         child = TextOrSecretField(max_length=VARIABLE_LIMIT, allow_blank=True)
@@ -50,7 +60,7 @@ class EnvironmentField(serializers.DictField):
 
 
 class InputsField(serializers.DictField):
-    """What is handed to steps."""
+    """Inputs that steps get as payload."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         value: dict[str, Any] = super().to_internal_value(data)
@@ -60,41 +70,48 @@ class InputsField(serializers.DictField):
 
 
 class MaskedField(AnyField):
-    """Any JSON, as it is shown."""
+    """JSON value. Responses mask its secrets."""
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> Any:
         return mask(value)
+
+
+class MaskedPayloadField(AnyField):
+    """Payload of a job. Responses mask its secrets, and values that a hidden place of the execution gave it."""
+
+    def to_representation(self, job: Any) -> Any:
+        return mask_payload(job.payload, job.payload_from)
 
 
 class MaskedObjectField(serializers.DictField):
-    """An object, as it is shown."""
+    """Object. Responses mask its secrets."""
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> Any:
         return mask(value)
 
 
-def refuse_wrong_secrets(value: Any) -> None:
-    """Raises ValidationError with a sentence."""
+def refuse_wrong_secrets(value: object) -> None:
+    """Raise ValidationError if a value has invalid secrets."""
     if problem := find_problem(value):
         raise serializers.ValidationError(problem)
 
 
-def refuse_secret_for_object(value: Any) -> None:
-    """Raises ValidationError for what must be an object, and stands for a text."""
+def refuse_secret_for_object(value: object) -> None:
+    """Raise ValidationError if a secret stands in place of an object."""
     if is_secret(value):
         raise serializers.ValidationError(NOT_AN_OBJECT)
 
 
-def refuse_wrong_payload(action: dict[str, Any], payload: Any) -> None:
-    """Raises ValidationError, which says where."""
+def refuse_wrong_payload(action: dict[str, Any], payload: object) -> None:
+    """Raise ValidationError for `payload` if its secrets are invalid, or if the action may have none."""
     if takes_references(action):
         problem = find_problem(payload)
     else:
-        problem = NO_REFERENCES if action["type"] == "celery" and has_secrets(payload) else None
+        problem = NO_REFERENCES if action.get("type") == "celery" and has_secrets(payload) else None
     if problem:
         raise serializers.ValidationError({"payload": [problem]})
 
 
-def has_secrets(value: Any) -> bool:
-    """Whether it has secrets, or what is none and looks like one."""
+def has_secrets(value: object) -> bool:
+    """Return True if a value has valid or invalid secrets."""
     return find_problem(value) is not None or any(True for _ in list_secrets(value))

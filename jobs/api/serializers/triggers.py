@@ -1,17 +1,15 @@
-"""What the calls about triggers take and answer."""
+"""Requests and responses of the calls about triggers."""
 
 from collections.abc import Mapping
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import orjson
-from cronsim import CronSim, CronSimError
 from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from controlplane.agent.secret_values import restore
+from controlplane.agent.secrets.values import restore
 from controlplane.core.answers import ModelAnswer
+from controlplane.core.json_bodies import read_json, write_json
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
@@ -27,46 +25,49 @@ from controlplane.core.rest import (
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.executions import Definition, refuse_oversized_inputs
 from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectField, refuse_wrong_payload
+from jobs.errors import TriggerUnusable
 from jobs.models import Trigger, TriggerSlot
-from jobs.services.executions import count_payload_bytes
+from jobs.schedules import find_zone, read_cron
+from jobs.services.execution_rows import count_payload_bytes
 from jobs.states import Missed, SlotOutcome
-from liveness.api.serializers.registration import TagList
+from liveness.api.serializers.registration import RequiredTags
 
 
 class CronField(TextField):
-    """A cron expression, of five fields or six with seconds before them."""
+    """Cron expression of five fields, or of six with seconds first."""
 
     def to_internal_value(self, data: object) -> str:
         cron = super().to_internal_value(data)
         try:
-            next(CronSim(cron, timezone.now()))
-        except (CronSimError, StopIteration) as error:
-            why = str(error) or "it never comes"
-            raise serializers.ValidationError(f'This is no cron expression like "*/5 * * * *": {why}.') from None
+            next(read_cron(cron, timezone.now()))
+        except TriggerUnusable as error:
+            raise serializers.ValidationError(error.detail) from None
+        except StopIteration:
+            raise serializers.ValidationError(f"The cron expression {cron!r} matches no future time.") from None
         return cron
 
 
 class ZoneField(TextField):
-    """The name of a time zone."""
+    """Name of a time zone."""
 
     def to_internal_value(self, data: object) -> str:
         name = super().to_internal_value(data)
         try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise serializers.ValidationError('No time zone has this name; one is "Europe/Zurich".') from None
+            find_zone(name)
+        except TriggerUnusable as error:
+            raise serializers.ValidationError(error.detail) from None
         return name
 
 
 class Template(Definition):
-    """The execution that a trigger starts: whole, also where a trigger is changed, and as it can be stored."""
+    """Execution that a trigger starts. It must be complete, also in a change of the trigger."""
 
-    inputs = InputsField(required=False, help_text="Inputs of the execution when the evaluation gives none.")
+    inputs = InputsField(required=False, help_text="Inputs of the execution if the evaluation returns none.")
 
     def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:
             return super().run_validation(data)
-        return orjson.loads(orjson.dumps(shared_serializer(Template).run_validation(data)))
+        return read_json(write_json(shared_serializer(Template).run_validation(data)))
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
@@ -75,11 +76,25 @@ class Template(Definition):
 
 
 MASKED = ("action", "payload", "execution")
-"""What of a trigger is shown masked."""
+"""Fields of a trigger whose secrets are masked in responses."""
+
+
+STORED = (
+    "name", "cron", "interval_seconds", "timezone", "missed", "action", "payload", "tags", "priority",
+    "timeout_seconds", "max_retries", "execution",
+)  # fmt: skip
+"""Fields of a trigger that requests set."""
+
+
+def find_problems(trigger: Trigger) -> dict[str, Any]:
+    """Return the errors of a stored trigger by field. An upgrade may make it invalid: it may remove a time zone."""
+    stored = {name: value for name in STORED if (value := getattr(trigger, name)) is not None}
+    request = TriggerRequest(data=stored)
+    return {} if request.is_valid() else dict(request.errors)
 
 
 def restore_fields(data: Mapping[str, Any], trigger: Trigger | None) -> dict[str, Any]:
-    """What is sent back of a trigger, with what was masked when it was read."""
+    """Return the fields of a request with masked values replaced by the stored ones."""
     return {
         name: restore(value, getattr(trigger, name)) if trigger is not None and name in MASKED else value
         for name, value in data.items()
@@ -91,23 +106,23 @@ class TriggerRequest(StrictSerializer):
     cron = CronField(required=False, allow_null=True)
     interval_seconds = SecondsField(required=False, allow_null=True, min_value=1)
     timezone = ZoneField(required=False, help_text="Time zone of the cron expression (default: UTC).")
-    action = ActionField(help_text='Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.')
+    action = ActionField(
+        help_text='Action whose output decides if the execution starts, like {"fire": true, "inputs": {}}.'
+    )
     payload = AnyField(required=False)
-    tags = TagList(required=False)
-    priority = PriorityField(required=False, help_text="Priority of its evaluations; higher first.")
+    tags = RequiredTags(required=False)
+    priority = PriorityField(required=False, help_text="Priority of its evaluations; higher ones are claimed first.")
     timeout_seconds = SecondsField(
-        required=False, min_value=0.001, help_text="Timeout of each try of an evaluation (default: 5 minutes)."
+        required=False, min_value=0.001, help_text="Timeout of each attempt of an evaluation. Default: 5 minutes."
     )
     max_retries = WholeField(
         required=False,
         min_value=0,
         max_value=1000,
-        help_text="How often an evaluation is retried after an error of its code (default: 1).",
+        help_text="Number of retries of an evaluation after an error of its code. Default: 1.",
     )
     enabled = YesNoField(required=False)
-    missed = ChoiceField(
-        list(Missed), required=False, help_text="What happens to slots that passed while nobody evaluated the trigger."
-    )
+    missed = ChoiceField(list(Missed), required=False, help_text="Handling of slots that passed without an evaluation.")
     execution = Template()
     note = NoteField(write_only=True)
 
@@ -117,7 +132,7 @@ class TriggerRequest(StrictSerializer):
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
         cron, interval = (fields.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))
         if (cron is None) == (interval is None):
-            detail = ["Either cron or interval_seconds is needed, and not both (null takes one away)."]
+            detail = ["Give either cron or interval_seconds; null removes one of them."]
             raise serializers.ValidationError({"cron": detail, "interval_seconds": detail})
         action = fields.get("action", getattr(self.instance, "action", None))
         if action is not None:
@@ -139,7 +154,7 @@ class TriggerAnswer(ModelAnswer):
     action = MaskedObjectField()
     payload = MaskedField()
     execution = MaskedObjectField()
-    slots = SlotAnswer(many=True, source="last_slots", help_text="The latest slots, latest first.")
+    slots = SlotAnswer(many=True, source="last_slots", help_text="Last slots, latest first.")
 
     class Meta:
         model = Trigger
@@ -155,4 +170,4 @@ class TriggerFilter(PageFilter):
 
 class TriggerPage(serializers.Serializer):
     items = TriggerAnswer(many=True)
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+    next = serializers.CharField(allow_null=True, help_text="Cursor of the next page; null: this is the last page.")

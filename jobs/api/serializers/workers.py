@@ -1,11 +1,18 @@
-"""What the calls of workers take and answer."""
+"""Requests and responses of workers' calls."""
 
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from rest_framework import serializers
 
-from controlplane.agent.limits import CHECKPOINT_LIMIT, LINE_LIMIT, MESSAGE_LIMIT, REPORT_LINES_LIMIT, SIZE_LIMIT
+from controlplane.agent.limits import (
+    AHEAD_LIMIT,
+    CHECKPOINT_LIMIT,
+    LINE_LIMIT,
+    MESSAGE_LIMIT,
+    REPORT_LINES_LIMIT,
+    SIZE_LIMIT,
+)
 from controlplane.core.rest import (
     AnyField,
     ChoiceField,
@@ -20,15 +27,18 @@ from controlplane.core.rest import (
 )
 from jobs.api.serializers.jobs import TRACEPARENT
 from jobs.models import LogLine
-from jobs.services.heartbeats import LISTED_LIMIT, HeldAttempts
-from jobs.services.reports import Event, Report
+from jobs.services.heartbeats import LISTED_LIMIT, ListedAttempts
+from jobs.services.reports import Report, ReportEvent
 from liveness.services.heartbeats import ServerHeartbeat
+from liveness.services.tokens import ServerToken
 from liveness.states import ServerState
 
 METRICS_LIMIT, METRICS_SIZE_LIMIT = 100, 8 * 1024
 HOLDERS_LIMIT = 1000
-LISTED_HELP = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
-SIZE_LIMIT_TEXT = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
+LISTED_HELP = (
+    f"All lists together have at most {LISTED_LIMIT} ids, or twice the server's max_concurrent if that is more."
+)
+SIZE_LIMIT_TEXT = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8. Only a report beyond it is refused, with"
 
 
 class Running(StrictSerializer):
@@ -37,11 +47,11 @@ class Running(StrictSerializer):
 
 
 class HeartbeatRequest(StrictSerializer):
-    state = ChoiceField(ServerState.choices(), required=False, help_text="The state the server is going to.")
+    state = ChoiceField(ServerState.choices(), required=False, help_text="New state of the server.")
     metrics = ObjectField(
         max_bytes=METRICS_SIZE_LIMIT,
         required=False,
-        help_text=f"Shown, never judged; at most {METRICS_LIMIT}, of {METRICS_SIZE_LIMIT} bytes of JSON in all.",
+        help_text=f"Metrics for the pages. At most {METRICS_LIMIT}, with {METRICS_SIZE_LIMIT} bytes of JSON in all.",
     )
     claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000, help_text=LISTED_HELP)
     running = Running(many=True, required=False, help_text=LISTED_HELP)
@@ -49,14 +59,14 @@ class HeartbeatRequest(StrictSerializer):
         child=IdField(),
         required=False,
         max_length=100_000,
-        help_text="Of the attempts that an answer named as `lost`, those of which nothing runs any more: their jobs go "
-        "on elsewhere then. Left out: attempts that were named before and are not listed have been stopped.",
+        help_text="Attempts of `lost` in earlier responses whose code no longer runs, so that their jobs may start "
+        "elsewhere. Without this field, lost attempts that the heartbeat does not list count as stopped.",
     )
     holders = serializers.ListField(
         child=IdField(),
         required=False,
         max_length=HOLDERS_LIMIT,
-        help_text="Instance ids that hold messages of a Celery broker: the answer says which of them are lost.",
+        help_text="Instance ids of servers that hold messages of a Celery broker. The response names the lost ones.",
     )
     schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
     reason = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
@@ -68,15 +78,15 @@ class HeartbeatRequest(StrictSerializer):
 
 
 class Heard(NamedTuple):
-    """What the body of a `HeartbeatRequest` says."""
+    """Content of a `HeartbeatRequest` body."""
 
     beat: ServerHeartbeat
-    held: HeldAttempts
+    held: ListedAttempts
     holders: list[UUID] | None
 
 
 def to_heartbeat(data: object) -> Heard:
-    """What the body of a `HeartbeatRequest` says. Raises ValidationError."""
+    """Return the heartbeat of a `HeartbeatRequest` body. Raise ValidationError."""
     fields = validate_body(HeartbeatRequest, data)
     state = ServerState(fields["state"]) if "state" in fields else None
     running = {row["attempt"]: row.get("pid") for row in fields.get("running", [])}
@@ -85,7 +95,13 @@ def to_heartbeat(data: object) -> Heard:
         ServerHeartbeat(
             state, fields.get("metrics"), fields.get("schedulable"), fields.get("reason", ""), witness=is_complete
         ),
-        HeldAttempts(fields.get("claimed", []), running, fields.get("stopped"), is_complete=is_complete),
+        ListedAttempts(
+            fields.get("claimed", []),
+            running,
+            fields.get("stopped"),
+            is_complete=is_complete,
+            lists_running="running" in fields,
+        ),
         fields.get("holders"),
     )
 
@@ -94,35 +110,41 @@ class HeartbeatAnswer(serializers.Serializer):
     state = serializers.CharField()
     heartbeat_interval_seconds = serializers.FloatField()
     fence_after_seconds = serializers.FloatField(
-        allow_null=True, help_text="Stop the jobs' code when no heartbeat was answered for this long."
+        allow_null=True, help_text="Seconds without a response to a heartbeat after which the jobs' code must stop."
     )
     cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts to cancel.")
     lost = serializers.ListField(
         child=serializers.UUIDField(),
-        help_text="Attempts that are no longer the server's: stop their code, then list them in `stopped`.",
+        help_text="Attempts that the server no longer holds. Stop their code, then list them in `stopped`.",
     )
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()
     drain = serializers.DictField(allow_null=True)
+    token = serializers.CharField(
+        required=False,
+        help_text="New server token, if an earlier key signed the one of this call. Use it from now on, because the"
+        " earlier key will be removed.",
+    )
     forsaken = serializers.ListField(
         child=serializers.UUIDField(),
         required=False,
-        help_text="Of the holders of this server's API token, or of one that is revoked or expired, those that are"
-        " lost: what they hold may be given to others.",
+        help_text="Lost holders. Other workers may take their messages. Only holders of this server's API token, or of"
+        " a revoked or expired one, are listed.",
     )
     unknown = serializers.ListField(
-        child=serializers.UUIDField(), required=False, help_text="Of the holders, those that no server registered as."
+        child=serializers.UUIDField(), required=False, help_text="Holders that no server has registered with."
     )
     send = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text="Ids of Celery tasks to be sent again out of the broker's quarantine.",
+        help_text="Ids of Celery tasks to send from the broker's quarantine back to their queue.",
     )
 
 
-def describe_heartbeat_answer(row: Any) -> dict[str, Any]:
-    """What a server that was heard is answered: a `HeartbeatAnswer`."""
+def describe_heartbeat_answer(row: Any, token: ServerToken) -> dict[str, Any]:
+    """Return the fields of a `HeartbeatAnswer` for a server that called with this token."""
     return {
+        **({} if token.replacement is None else {"token": token.replacement}),
         "state": row.state,
         "heartbeat_interval_seconds": row.heartbeat_interval,
         "fence_after_seconds": row.fence_after,
@@ -135,12 +157,16 @@ def describe_heartbeat_answer(row: Any) -> dict[str, Any]:
 
 
 def describe_holders(row: Any) -> dict[str, Any]:
-    """What a server is answered that said who holds messages of its broker."""
+    """Return the additional fields of the response to a heartbeat with holders."""
     return {name: getattr(row, name, []) for name in ("forsaken", "unknown", "send")}
 
 
 class ClaimRequest(StrictSerializer):
     limit = WholeField(default=1, min_value=0, max_value=10_000)
+    ahead = WholeField(
+        default=0, min_value=0, max_value=AHEAD_LIMIT,
+        help_text="Number of jobs that the server may hold beyond its slots, for tasks that end within milliseconds.",
+    )  # fmt: skip
     request_id = IdField(required=False, help_text="The same id again returns the same attempts.")
 
 
@@ -149,49 +175,59 @@ class ClaimedJob(serializers.Serializer):
     kind = serializers.CharField()
     action = serializers.DictField()
     payload = AnyField()
+    payload_from = serializers.DictField(
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="Values in the payload that came from the execution: JSON pointer and path. Nothing in them names a"
+        " secret.",
+    )
     timeout_seconds = serializers.FloatField(allow_null=True)
     execution = serializers.UUIDField(allow_null=True)
     step = serializers.CharField(allow_null=True)
-    checkpoint = AnyField(help_text="The latest checkpoint of an earlier attempt; null: none.")
-    traceparent = serializers.CharField(allow_null=True, help_text="The trace in which it was submitted, if any.")
+    checkpoint = AnyField(help_text="Last checkpoint of an earlier attempt; null: none.")
+    traceparent = serializers.CharField(allow_null=True, help_text="Trace in which it was submitted, if any.")
     former_traceparent = serializers.CharField(
-        allow_null=True, help_text="What the STARTED of the attempt before has brought: for a link."
+        allow_null=True, help_text="Span of the previous attempt, from its STARTED report, for a span link."
+    )
+
+    isolation = serializers.CharField(
+        allow_null=True, help_text="`process`: the attempt needs a process of its own; null: the worker decides."
     )
 
 
-class ClaimedAttempt(serializers.Serializer):
+class ClaimedAttemptAnswer(serializers.Serializer):
     id = serializers.UUIDField()
-    number = serializers.IntegerField(help_text="The fencing token of the job's code.")
+    number = serializers.IntegerField(help_text="Fencing token of the job's code.")
     job = ClaimedJob()
 
 
 class ClaimAnswer(serializers.Serializer):
-    attempts = ClaimedAttempt(many=True)
+    attempts = ClaimedAttemptAnswer(many=True)
 
 
 class ReportedError(StrictSerializer):
     code = FreeTextField()
     message = FreeTextField(max_length=None, allow_blank=True, default="")
     traceback = FreeTextField(max_length=None, allow_blank=True, required=False)
-    exception = FreeTextField(required=False, help_text="The class of a Python exception, as package.module.Class.")
+    exception = FreeTextField(required=False, help_text="Class of a Python exception, as package.module.Class.")
 
 
-# What an event may carry beside `attempt` and `event`; a field marked True must be there.
-CARRIES: dict[Event, dict[str, bool]] = {
-    Event.STARTED: {"traceparent": False},
-    Event.PROGRESS: {"progress": False, "message": False},
-    Event.CHECKPOINT: {"value": True},
-    Event.COMPLETED: {"output": False},
-    Event.FAILED: {"error": True},
-    Event.CANCELLED: {},
-    Event.RELEASED: {"reason": True},
-    Event.LOG: {"stream": True, "lines": True, "sequence": False},
+# Fields of an event besides `attempt` and `event`; True means that the field is required.
+CARRIES: dict[ReportEvent, dict[str, bool]] = {
+    ReportEvent.STARTED: {"traceparent": False},
+    ReportEvent.PROGRESS: {"progress": False, "message": False},
+    ReportEvent.CHECKPOINT: {"value": True},
+    ReportEvent.COMPLETED: {"output": False},
+    ReportEvent.FAILED: {"error": True},
+    ReportEvent.CANCELLED: {},
+    ReportEvent.RELEASED: {"reason": True},
+    ReportEvent.LOG: {"stream": True, "lines": True, "sequence": False},
 }
 
 
 class ReportItem(StrictSerializer):
     attempt = IdField()
-    event = ChoiceField(list(Event))
+    event = ChoiceField(list(ReportEvent))
     output = AnyField(required=False, help_text=f"{SIZE_LIMIT_TEXT} `output_too_large`.")
     error = ReportedError(required=False, help_text=f"{SIZE_LIMIT_TEXT} `error_too_large`.")
     reason = FreeTextField(required=False, max_length=MESSAGE_LIMIT)
@@ -199,12 +235,12 @@ class ReportItem(StrictSerializer):
     message = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
     value = AnyField(
         required=False,
-        help_text="What the next attempt of the job is to find; null: nothing any more. At most"
-        f" {CHECKPOINT_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
-        " `checkpoint_too_large`, and the one before it stays.",
+        help_text="Checkpoint for the next attempt of the job; null removes it. At most"
+        f" {CHECKPOINT_LIMIT} bytes of compact JSON in UTF-8. Only a report beyond it is refused, with"
+        " `checkpoint_too_large`, and the earlier checkpoint stays.",
     )
     traceparent = serializers.RegexField(
-        TRACEPARENT, required=False, help_text="The span of the attempt: the next one is told, for a link."
+        TRACEPARENT, required=False, help_text="Span of the attempt. The next attempt gets it for a span link."
     )
     stream = ChoiceField(LogLine.Stream.values, required=False)
     lines = serializers.ListField(
@@ -214,11 +250,11 @@ class ReportItem(StrictSerializer):
         required=False,
     )
     sequence = WholeField(
-        required=False, min_value=0, help_text="Ascending in the attempt: lines that come again are not stored again."
+        required=False, min_value=0, help_text="Ascending number in the attempt. Repeated lines are not stored again."
     )
 
     def validate(self, item: dict[str, Any]) -> dict[str, Any]:
-        event = Event(item["event"])
+        event = ReportEvent(item["event"])
         carries = CARRIES[event]
         problems = {
             field: [f"A report of {event} does not have this field."]
@@ -240,20 +276,21 @@ class ReportsRequest(StrictSerializer):
 
 
 def to_reports(data: object) -> list[Report]:
-    """What the body of a `ReportsRequest` says. Raises ValidationError."""
+    """Return the reports of a `ReportsRequest` body. Raise ValidationError."""
     return [
-        Report(**{**item, "event": Event(item["event"])}) for item in validate_body(ReportsRequest, data)["reports"]
+        Report(**{**item, "event": ReportEvent(item["event"])})
+        for item in validate_body(ReportsRequest, data)["reports"]
     ]
 
 
-class ReportResult(serializers.Serializer):
+class ReportAnswer(serializers.Serializer):
     attempt = serializers.UUIDField()
     accepted = serializers.BooleanField()
-    replayed = serializers.BooleanField(help_text="It had been accepted before.")
-    state = serializers.CharField(allow_null=True, help_text="Of the attempt, now.")
-    code = serializers.CharField(allow_null=True, help_text="Why it was refused.")
-    detail = serializers.CharField(required=False, help_text="For people, where the code does not say all.")
+    replayed = serializers.BooleanField(help_text="True: the same report was accepted before.")
+    state = serializers.CharField(allow_null=True, help_text="Present state of the attempt.")
+    code = serializers.CharField(allow_null=True, help_text="Error code of a refusal.")
+    detail = serializers.CharField(required=False, help_text="Explanation for people, if the code needs one.")
 
 
 class ReportsAnswer(serializers.Serializer):
-    results = ReportResult(many=True)
+    results = ReportAnswer(many=True)

@@ -6,8 +6,8 @@ from liveness.management.operator_command import OperatorCommand
 
 class Command(OperatorCommand):
     help = (
-        "After the database was restored from a backup, before anything else is started: every server is lost, every "
-        "running attempt is RESUBMITTED, and the clock moves on."
+        "Correct the database after it was restored from a backup. Run it before any other process starts. Every alive "
+        "server is DISCONNECTED, every running attempt is RESUBMITTED, and the clock is advanced."
     )
 
     def handle(self, *, note: str, **options: Any) -> None:

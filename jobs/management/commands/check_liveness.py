@@ -6,7 +6,7 @@ from jobs.services import liveness_check
 
 
 class Command(BaseCommand):
-    help = "One liveness check now: disconnect the silent, recover the jobs of the lost, retire servers."
+    help = "Run one liveness check now: disconnect silent servers, recover the jobs of lost ones, retire ended ones."
 
     def handle(self, **options: Any) -> None:
         try:

@@ -4,7 +4,7 @@ from jobs.states import AttemptState
 
 
 class Command(StaleCommand):
-    help = "Fail running attempts without a sign of life, and their jobs, with WORKER_CRASHED."
+    help = "Fail running attempts without heartbeats, and their jobs, with WORKER_CRASHED."
     state = AttemptState.RUNNING
     recover = sweep.fail_stale_running
     setting = "running_stale_after"

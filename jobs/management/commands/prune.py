@@ -7,7 +7,10 @@ from jobs.services import retention
 
 
 class Command(BaseCommand):
-    help = "Delete what is past its retention: ended executions and jobs, purged servers, events, heartbeats."
+    help = (
+        "Delete rows that are past their retention: ended executions and jobs, INACTIVE servers, events, heartbeats. "
+    )
+    help += "Make the partitions of the next days."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="Only print what would be deleted.")
@@ -31,6 +34,8 @@ class Command(BaseCommand):
             except retention.PruneFailed as error:
                 self.stdout.write(f"{verb}: {format_counts(error.done)}")
                 raise CommandError(str(error)) from None
+        for name in retention.list_old_partitions() if dry_run else ():
+            self.stdout.write(f"would drop: {name}")
         self.stdout.write(f"{verb}: {format_counts(done)}")
 
 

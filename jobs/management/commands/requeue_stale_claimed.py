@@ -4,7 +4,7 @@ from jobs.states import AttemptState
 
 
 class Command(StaleCommand):
-    help = "Give claims without a sign of life back to the queue: their code never began."
+    help = "Requeue the jobs of claimed attempts without heartbeats. Their code never started."
     state = AttemptState.CLAIMED
     recover = sweep.requeue_stale_claimed
     setting = "claimed_stale_after"

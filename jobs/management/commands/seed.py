@@ -9,15 +9,15 @@ from jobs.services import seeding
 
 class Command(BaseCommand):
     help = (
-        "Make up servers and jobs, with a past, for trying out and for measuring. Never where there are real ones: "
-        "nobody beats for these servers and nobody runs these jobs, so they go stale in a quarter of an hour, and the "
-        "liveness check and the sweep, where they run, take them for lost."
+        "Create fake servers and jobs with a history, for trials and measurements. Never use it beside real ones. The "
+        "fake servers send no heartbeats and their jobs do not run. They are stale after 15 minutes, and a running "
+        "liveness check or sweep treats them as lost."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--servers", type=int, default=100, help="How many (100).")
-        parser.add_argument("--jobs", type=int, default=10_000, help="How many (10000).")
-        parser.add_argument("--force", action="store_true", help="Even if there are servers or jobs already.")
+        parser.add_argument("--servers", type=int, default=100, help="number of servers (default: 100)")
+        parser.add_argument("--jobs", type=int, default=10_000, help="number of jobs (default: 10000)")
+        parser.add_argument("--force", action="store_true", help="run even if the database has servers or jobs")
 
     def handle(self, *, servers: int, jobs: int, force: bool, **options: Any) -> None:
         if servers < 1 or jobs < 0:
@@ -35,10 +35,10 @@ class Command(BaseCommand):
                 seeding.seed_database(servers, jobs, force=force, report_progress=show_progress)
             except seeding.NotEmpty:
                 raise CommandError(
-                    "There are servers or jobs in this database already. Use an empty one, or pass --force."
+                    "This database already has servers or jobs. Use an empty one, or pass --force."
                 ) from None
         seeding.vacuum_tables()
         took = time.monotonic() - began
         self.stdout.write(
-            f"{servers:,} servers and {jobs:,} jobs made up in {took:.0f} s. No processes run behind them."
+            f"Created {servers:,} fake servers and {jobs:,} fake jobs in {took:.0f} s. No processes run behind them."
         )

@@ -7,7 +7,7 @@ from jobs.services import sweep
 
 
 class Command(BaseCommand):
-    help = "One recovery sweep now: lost servers' attempts, stale claims and runners, timeouts, unmatched work."
+    help = "Run one recovery sweep now: attempts of lost servers, stale attempts, timeouts and unmatched jobs."
 
     def handle(self, **options: Any) -> None:
         try:

@@ -8,14 +8,30 @@ from uuid import UUID
 class AlertFact(NamedTuple):
     rule: str
     cluster: str
-    servers: int
+    number: int
     names: list[str]
+    servers: str | None
+    losses: list[str]
+
+
+class StuckJobs(NamedTuple):
+    flag: str
+    number: int
+    ids: list[str]
+    jobs: str
+
+
+class QuarantinedJob(NamedTuple):
+    id: UUID
+    name: str
 
 
 class NotedIncidents(NamedTuple):
     opened: int
     ended: int
     messages: int
+    announced: list[UUID]
+    updated: list[UUID]
 
 
 class LeasedMessage(NamedTuple):

@@ -36,5 +36,5 @@ class JudgeReportedTasksRow(NamedTuple):
 
 
 class ReadReportingServerRow(NamedTuple):
-    state: str
+    has_ended: bool
     token_version: int

@@ -13,9 +13,12 @@ class GivenAttempt(NamedTuple):
     kind: str
     action: str
     payload: str | None
+    payload_from: str | None
     timeout_seconds: float | None
     execution: UUID | None
     step: str | None
     checkpoint: str | None
     traceparent: str | None
     former_traceparent: str | None
+    isolation: str | None
+    seen: str | None

@@ -4,11 +4,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class FindTornJobsRow(NamedTuple):
+class FindStalledJobsRow(NamedTuple):
     id: UUID
     child: UUID | None
 
 
-class MendExecutionRow(NamedTuple):
+class ResetExecutionRow(NamedTuple):
     id: UUID
     child_of: UUID | None

@@ -11,6 +11,8 @@ class SubmittedExecution(NamedTuple):
     child_of: UUID | None
     missing_worker: str | None
     waiting: int
+    tag_sets: int
+    stored: int
     without_worker: str | None
 
 

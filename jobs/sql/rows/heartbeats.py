@@ -5,7 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class HeardWorker(NamedTuple):
+class RecordedHeartbeat(NamedTuple):
     state: str
     heartbeat_interval: float
     timeout: float
@@ -22,7 +22,7 @@ class HeardWorker(NamedTuple):
     send: list[str]
 
 
-class PlainlyHeardServer(NamedTuple):
+class RecordedPlainHeartbeat(NamedTuple):
     id: UUID
     token_version: int
     state: str

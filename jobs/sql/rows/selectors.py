@@ -22,6 +22,7 @@ class InstanceFigures(NamedTuple):
     brakes: str | None
     maintenances: str | None
     rows_left_out: str | None
+    oldest_snapshot: str | None
 
 
 class JobCounts(NamedTuple):
@@ -32,6 +33,12 @@ class JobCounts(NamedTuple):
 class FlaggedJob(NamedTuple):
     id: UUID
     flag: str
+
+
+class Prospect(NamedTuple):
+    id: UUID
+    flag: str | None
+    fails_in: float | None
 
 
 class PlacementRow(NamedTuple):
@@ -50,6 +57,15 @@ class WrittenLine(NamedTuple):
     at: datetime
     attempt: int
     stream: str
+    line: str
+
+
+class ServerLine(NamedTuple):
+    place: int
+    at: datetime
+    code: str
+    step: str | None
+    server: UUID | None
     line: str
 
 

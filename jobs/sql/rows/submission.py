@@ -5,12 +5,18 @@ from typing import NamedTuple
 from uuid import UUID
 
 
+class LockWait(NamedTuple):
+    lock_timeout: str
+
+
 class SubmittedJob(NamedTuple):
     place: int
     id: UUID
     missing_worker: str | None
     is_execution: bool
     waiting: int
+    tag_sets: int
+    stored: int
     action: str
     payload: str | None
     created_at: datetime

@@ -8,6 +8,7 @@ class Incidents(NamedTuple):
     failed_before: int
     quarantined: int
     incident: str | None
+    last_worker: str | None
 
 
 class ClusterFigures(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the calls of operators take and answer."""
+"""Requests and responses of operators' calls."""
 
 from typing import Any
 
@@ -8,53 +8,65 @@ from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, Te
 
 
 class ActionRequest(StrictSerializer):
-    """Why an operator does it; kept with who and when."""
+    """Request of an action. The event of the action keeps the note."""
 
     note = NoteField(required=True)
 
 
 class CordonRequest(ActionRequest):
     duration_seconds = SecondsField(
-        required=False, help_text="Then it gets work again by itself; by default somebody ends it."
+        required=False, help_text="Seconds after which the server gets work again. Default: until an operator ends it."
     )
 
 
 class DrainRequest(CordonRequest):
-    deadline_seconds = SecondsField(required=False, help_text="To finish what it holds; its grace period by default.")
+    deadline_seconds = SecondsField(
+        required=False, help_text="Seconds to finish its attempts. Default: the grace period of the server."
+    )
 
 
 class MaintenanceRequest(ActionRequest):
-    cluster = TextField(required=False, help_text="Of this cluster alone; of the whole control plane by default.")
+    cluster = TextField(required=False, help_text="Only this cluster. Default: the whole control plane.")
 
 
 class EnterRequest(MaintenanceRequest):
-    duration_seconds = SecondsField(required=False, help_text="Then it ends by itself; by default somebody ends it.")
+    duration_seconds = SecondsField(
+        required=False, help_text="Seconds after which maintenance ends. Default: until an operator ends it."
+    )
 
 
 class ReleaseRequest(StrictSerializer):
-    """Why an operator does it, in either word."""
+    """Request to release brakes. `reason` and `note` are two names of the same field."""
 
     reason = NoteField(required=False)
     note = NoteField(required=False)
-    cluster = TextField(required=False, help_text="Of this cluster alone; by default whatever it holds.")
+    cluster = TextField(required=False, help_text="Only brakes of this cluster. Default: all brakes.")
+    namespace = TextField(
+        required=False, max_length=90, help_text="Only brakes of this namespace. Default: all namespaces."
+    )
 
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
         if not fields.keys() & {"reason", "note"}:
             raise serializers.ValidationError({"reason": ["This field is required."]})
-        return {"reason": fields.get("reason") or fields["note"], "cluster": fields.get("cluster")}
+        scope = {name: fields.get(name) for name in ("cluster", "namespace")}
+        return {"reason": fields.get("reason") or fields["note"], **scope}
 
 
-class ReleaseAnswer(serializers.Serializer):
-    released = serializers.ListField(child=serializers.CharField(), help_text="Types of server.")
+class ReleaseAnswer(serializers.Serializer[Any]):
+    released = serializers.ListField(
+        child=serializers.CharField(), help_text="Server types whose brakes were released."
+    )
 
 
-class Maintenance(serializers.Serializer):
-    cluster = serializers.CharField(allow_null=True, help_text="Null: the whole control plane is in maintenance.")
+class Maintenance(serializers.Serializer[Any]):
+    cluster = serializers.CharField(allow_null=True, help_text="Null: the whole control plane.")
     since = TimeField()
-    until = TimeField(allow_null=True, help_text="The first liveness check after this ends it. Null: somebody does.")
+    until = TimeField(
+        allow_null=True, help_text="The first liveness check after this time ends it. Null: an operator ends it."
+    )
     by = serializers.CharField()
     note = serializers.CharField()
 
 
-class MaintenanceAnswer(serializers.Serializer):
+class MaintenanceAnswer(serializers.Serializer[Any]):
     maintenance = Maintenance(allow_null=True)

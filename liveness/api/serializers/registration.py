@@ -1,9 +1,10 @@
-"""What a process registers with, and what is answered."""
+"""Request and response of a registration."""
 
 from typing import Any
 
 from rest_framework import serializers
 
+from controlplane.core.bounds import TAGS_BYTES
 from controlplane.core.lean_bodies import BUILDERS, Reader, list_reader
 from controlplane.core.rest import (
     ChoiceField,
@@ -23,7 +24,7 @@ CAPABILITIES_SIZE_LIMIT = 16 * 1024
 
 
 def describe_config(server: Any) -> dict[str, Any]:
-    """What a server is judged by, as the API writes it."""
+    """Return the config of a server with the API's field names."""
     return {
         "heartbeat_interval_seconds": server.heartbeat_interval,
         "timeout_seconds": server.timeout,
@@ -33,7 +34,7 @@ def describe_config(server: Any) -> dict[str, Any]:
 
 
 class Config(StrictSerializer):
-    """What a server asks to be judged by; what it leaves out is the setting's default."""
+    """Config of a server. Missing fields have the values of the LIVENESS settings."""
 
     heartbeat_interval_seconds = SecondsField(required=False, min_value=0.01)
     timeout_seconds = SecondsField(required=False)
@@ -53,7 +54,7 @@ class Config(StrictSerializer):
 
 
 class TagList(serializers.ListField):
-    """Tags, sorted, each once."""
+    """List of tags, sorted and without duplicates."""
 
     child = TextField(max_length=100)
 
@@ -64,18 +65,41 @@ class TagList(serializers.ListField):
         return sorted(set(super().to_internal_value(data)))
 
 
+class RequiredTags(TagList):
+    """Tags that a worker must have. They are part of an index, so their size is limited."""
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        return bounded(super().to_internal_value(data))
+
+
+def bounded(tags: list[str]) -> list[str]:
+    """Return the tags. Raise ValidationError if they are too large for an index."""
+    if len(tags) > 16 and (size := sum(len(tag.encode()) + 8 for tag in tags)) > TAGS_BYTES:
+        raise serializers.ValidationError(
+            f"The tags have {size} bytes, including 8 for each tag, but may have at most {TAGS_BYTES}. Use fewer or "
+            "shorter tags."
+        )
+    return tags
+
+
 def tags_reader(field: TagList) -> Reader:
     read = list_reader(field)
     return lambda data: sorted(set(read(data)))
 
 
+def required_tags_reader(field: RequiredTags) -> Reader:
+    read = tags_reader(field)
+    return lambda data: bounded(read(data))
+
+
 BUILDERS[TagList.to_internal_value] = tags_reader
+BUILDERS[RequiredTags.to_internal_value] = required_tags_reader
 
 
 class RegistrationRequest(StrictSerializer):
     type = ChoiceField(ServerType.choices())
     name = TextField()
-    instance_id = IdField(help_text="Chosen by the process; the same again finds the same server.")
+    instance_id = IdField(help_text="Chosen by the process. A retry with the same id finds the same server.")
     cluster = TextField(default="default")
     hostname = TextField(default="", allow_blank=True)
     pid = WholeField(required=False, allow_null=True, min_value=0)
@@ -87,15 +111,15 @@ class RegistrationRequest(StrictSerializer):
 
 
 def to_registration(data: object) -> Registration:
-    """What the body of a `RegistrationRequest` says. Raises ValidationError."""
+    """Return the registration of a `RegistrationRequest` body. Raise ValidationError."""
     fields = dict(validate_body(RegistrationRequest, data))
     config = fields.pop("config", {})
     return Registration(**fields, **{key.removesuffix("_seconds"): value for key, value in config.items()})
 
 
-class RegistrationAnswer(serializers.Serializer):
+class RegistrationAnswer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    token = serializers.CharField(help_text="Good for this server's own calls only.")
+    token = serializers.CharField(help_text="Server token, valid only for calls about this server.")
     state = serializers.CharField()
     fence_after_seconds = serializers.FloatField(allow_null=True)
     config = serializers.DictField()

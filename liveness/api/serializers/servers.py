@@ -1,4 +1,4 @@
-"""What servers are answered as, and which are asked for."""
+"""Responses with servers, and their filters."""
 
 from typing import Any
 from uuid import UUID
@@ -19,20 +19,20 @@ from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState, ServerType
 
 
-class Drain(serializers.Serializer):
-    """Until when a server may finish what it holds, and how much that was at the start."""
+class Drain(serializers.Serializer[Any]):
+    """Drain of a server: its deadline, and the number of attempts at its start."""
 
     deadline = TimeField(source="drain_deadline")
     held_at_start = serializers.IntegerField(source="drain_held", allow_null=True)
 
 
-class NextTransition(serializers.Serializer):
+class NextTransition(serializers.Serializer[Any]):
     to = serializers.CharField()
-    at = TimeField(allow_null=True, help_text="At the earliest; the next check after it finds it.")
+    at = TimeField(allow_null=True, help_text="Earliest time; the first liveness check after it makes the transition.")
     reason = serializers.CharField()
 
 
-class LiveAttempt(serializers.Serializer):
+class LiveAttempt(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     number = serializers.IntegerField()
     job = serializers.UUIDField(source="job_id")
@@ -42,14 +42,16 @@ class LiveAttempt(serializers.Serializer):
 
 
 class ServerDetail(ModelAnswer):
-    fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
-    own = serializers.BooleanField(help_text="A process of the control plane itself; others registered with a token.")
+    fresh = serializers.BooleanField(help_text="Last heartbeat within heartbeat interval × STALENESS_MULTIPLIER.")
+    own = serializers.BooleanField(help_text="True: a process of the control plane itself.")
     cordoned = serializers.SerializerMethodField()
-    cordon_until = TimeField(allow_null=True, help_text="When cordon and drain end by themselves. Null: somebody does.")
+    cordon_until = TimeField(
+        allow_null=True, help_text="Time when cordon and drain expire. Null: an operator ends them."
+    )
     drain = serializers.SerializerMethodField()
     config = serializers.SerializerMethodField()
     next_transition = serializers.SerializerMethodField()
-    attempts = LiveAttempt(source="live", many=True, help_text="What it holds.")
+    attempts = LiveAttempt(source="live", many=True, help_text="Attempts that the server holds.")
 
     class Meta:
         model = Server
@@ -74,19 +76,19 @@ class ServerDetail(ModelAnswer):
         return describe_config(server)
 
 
-class ServerList(serializers.Serializer):
+class ServerList(serializers.Serializer[Any]):
     items = ServerDetail(many=True)
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+    next = serializers.CharField(allow_null=True, help_text="Cursor of the next page; null: this is the last page.")
 
 
 class ServerFilter(PageFilter):
-    """Which servers, and which page of them."""
+    """Filter of servers, and page."""
 
     cluster = TextField(required=False)
     state = ChoiceField(ServerState.choices(), required=False)
     type = ChoiceField(ServerType.choices(), required=False)
     tag = TextField(required=False, max_length=100)
-    search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
+    search = TextField(required=False, help_text="Part of the name or host name, or the beginning of the id.")
 
     def match_rows(self, rows: QuerySet[Server]) -> QuerySet[Server]:
         filters = self.validated_data

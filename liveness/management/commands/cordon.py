@@ -8,7 +8,7 @@ from liveness.services import operations
 
 
 class Command(ServerCommand):
-    help = "Give a server no new work; what it holds goes on."
+    help = "Give a server no new work. Its present work continues."
     done = "is cordoned"
 
     def add_arguments(self, parser: CommandParser) -> None:

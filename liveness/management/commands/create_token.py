@@ -14,7 +14,7 @@ NAMESPACE_LENGTH = 90
 
 
 class Command(OperatorCommand):
-    help = "Make an API token and print it, this once, and nothing else."
+    help = "Create an API token and print only the token. It is not stored and cannot be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -27,26 +27,28 @@ class Command(OperatorCommand):
             type=namespace_argument,
             default=DEFAULT_NAMESPACE,
             metavar="NAME",
-            help=f"namespace that it belongs to, and reaches alone (default: {DEFAULT_NAMESPACE})",
+            help=f"only namespace that the token has access to (default: {DEFAULT_NAMESPACE})",
         )
-        bound = parser.add_argument_group("what alone may register with a token of role worker (default: anything)")
+        bound = parser.add_argument_group("limits of servers that a token of the role worker may register")
         bound.add_argument(
-            "--types", type=types, metavar="A,B", help=f"types of server that it may register: {', '.join(ServerType)}"
+            "--types", type=types, metavar="A,B", help=f"only servers of these types: {', '.join(ServerType)}"
         )
         bound.add_argument(
             "--tags",
             type=words,
             metavar="A,B",
-            help="tags that they may have, including those that agents add, like script",
+            help="only servers with no other tags than these; list the tags that agents add too, like script",
         )
-        bound.add_argument("--cluster", type=name_argument, metavar="NAME", help="cluster that they belong to")
-        bound.add_argument("--servers", type=number, metavar="N", help="how many of them there may be at once")
-        parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first characters")
+        bound.add_argument("--cluster", type=name_argument, metavar="NAME", help="only servers of this cluster")
+        bound.add_argument("--servers", type=number, metavar="N", help="at most so many servers at once")
+        parser.add_argument("name", type=one_line, help="purpose of the token, shown beside its first characters")
 
     def handle(self, *, role: str, name: str, expires_in: str | None, note: str, **options: Any) -> None:
         bounds = Bounds(options["types"], options["tags"], options["cluster"], options["servers"])
         if role != Role.WORKER and bounds != Bounds():
-            raise CommandError(f"--types, --tags, --cluster and --servers are for the role worker, not for {role}.")
+            raise CommandError(
+                f"--types, --tags, --cluster and --servers are only for the role worker. Remove them for role {role}."
+            )
         try:
             lifetime = parse_duration(expires_in)
         except ValueError as error:
@@ -55,14 +57,14 @@ class Command(OperatorCommand):
 
 
 def namespace_argument(given: str) -> str:
-    """For argparse: a name that fits into that of a permission."""
+    """Check the name of a namespace for argparse. It must fit into the codename of a permission."""
     if len(given) > NAMESPACE_LENGTH:
-        raise ArgumentTypeError(f"the name of a namespace has {NAMESPACE_LENGTH} characters at most")
+        raise ArgumentTypeError(f"the name has {len(given)} characters, but may have at most {NAMESPACE_LENGTH}")
     return name_argument(given)
 
 
 def words(given: str) -> list[str]:
-    """For argparse: what stands between commas, sorted, each once."""
+    """Split a list at its commas for argparse. Return it sorted and without duplicates."""
     listed = sorted({word.strip() for word in one_line(given).split(",")} - {""})
     if not listed:
         raise ArgumentTypeError("at least one is needed, as in A,B")
@@ -72,11 +74,11 @@ def words(given: str) -> list[str]:
 def types(given: str) -> list[str]:
     listed = words(given.upper())
     if unknown := sorted({*listed} - {*ServerType}):
-        raise ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(ServerType)}")
+        raise ArgumentTypeError(f"{', '.join(unknown)} is not a server type; use {', '.join(ServerType)}")
     return listed
 
 
 def number(given: str) -> int:
     if not (given.isascii() and given.isdigit() and 0 < int(given) < 2**31):
-        raise ArgumentTypeError(f"{given} is no number of servers: 1 or more")
+        raise ArgumentTypeError(f"{given} is not a number of servers; use 1 or more")
     return int(given)

@@ -6,7 +6,7 @@ from liveness.services import operations
 
 
 class Command(ServerCommand):
-    help = "Treat a server as lost, as if it had been silent for its timeout."
+    help = "Disconnect a server, as if it had been silent for its timeout."
     done = "counts as lost"
 
     def apply_action(self, server: UUID, note: str, **options: Any) -> None:

@@ -8,13 +8,16 @@ from liveness.services import operations
 
 
 class Command(ServerCommand):
-    help = "Give a server no new work, and until the deadline to finish what it holds; then it gives back the rest."
+    help = "Give a server no new work, and time until the deadline to finish its attempts. Then it gives the rest back."
     done = "is drained"
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--deadline", type=duration_argument, metavar="5m", help="like 45s, 5m or 24h (default: its grace period)"
+            "--deadline",
+            type=duration_argument,
+            metavar="5m",
+            help="time to finish its attempts, like 45s, 5m or 24h (default: the grace period of the server)",
         )
 
         add_duration(parser)

@@ -9,15 +9,15 @@ from liveness.selectors.events import complete_events
 
 PAGE = 1000
 PAUSE = 2.0
-"""Seconds between two looks for more."""
+"""Seconds between two queries for new events."""
 
 
 class Command(BaseCommand):
-    help = "Write events as lines of JSON, oldest first: what happened to servers, and what was done to everything."
+    help = "Print events as lines of JSON, oldest first: transitions of servers, and actions on all subjects."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--after", type=int, default=0, metavar="ID", help="only those after this one")
-        parser.add_argument("--follow", action="store_true", help="go on with what happens, until interrupted")
+        parser.add_argument("--after", type=int, default=0, metavar="ID", help="only events with a higher id")
+        parser.add_argument("--follow", action="store_true", help="continue with new events until interrupted")
 
     def handle(self, *, after: int, follow: bool, **options: Any) -> None:
         item, renderer = NumberedEvent(), JSONRenderer()

@@ -8,7 +8,7 @@ from liveness.states import ServerType
 
 
 class Command(OperatorCommand):
-    help = "Let the silent servers that the brake holds be disconnected."
+    help = "Release the brake, so that the silent servers it holds are disconnected."
     note_options = ["--note", "--reason"]
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -17,12 +17,17 @@ class Command(OperatorCommand):
             "--type",
             choices=list(ServerType),
             type=str.upper,
-            help="release the brake of this type only (default: of all)",
+            help="only brakes of this type (default: all types)",
         )
 
-        parser.add_argument("--cluster", type=name_argument, help="of this cluster only (default: whatever it holds)")
+        parser.add_argument("--cluster", type=name_argument, help="only brakes of this cluster (default: all brakes)")
+        parser.add_argument(
+            "--namespace", type=name_argument, help="only brakes of this namespace (default: all namespaces)"
+        )
 
-    def handle(self, *, type: str | None, cluster: str | None, note: str, **options: Any) -> None:
+    def handle(
+        self, *, type: str | None, cluster: str | None, namespace: str | None, note: str, **options: Any
+    ) -> None:
         with self.refusals_as_errors():
-            released = maintenance.release_brake(self.actor, note, type, cluster)
+            released = maintenance.release_brake(self.actor, note, type, cluster, namespace)
         self.stdout.write(f"released: {', '.join(released)}")

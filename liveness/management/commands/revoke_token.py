@@ -15,7 +15,7 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--with-servers",
             action="store_true",
-            help="also disconnect the servers that registered with it, even if the token was revoked before",
+            help="also disconnect the servers that registered with it; works for tokens that are already revoked too",
         )
 
     def handle(self, *, prefix: str, with_servers: bool, note: str, **options: Any) -> None:
@@ -23,5 +23,5 @@ class Command(OperatorCommand):
             raise CommandError("Give at least 8 characters, so that no other token is revoked by mistake.")
         revoked, ended = tokens.revoke_tokens(prefix, self.actor, note, with_servers=with_servers)
         if not revoked and not ended:
-            raise CommandError(f"No valid token begins with {prefix}.")
+            raise CommandError(f"No valid token begins with {prefix}. Check the first characters.")
         self.stdout.write(f"revoked: {revoked}" + (f", servers: {ended}" if with_servers else ""))

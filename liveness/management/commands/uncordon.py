@@ -6,8 +6,8 @@ from liveness.services import operations
 
 
 class Command(ServerCommand):
-    help = "Give a server work again, whoever cordoned it."
-    done = "is not cordoned any more"
+    help = "Give a server work again, even if it cordoned itself."
+    done = "is no longer cordoned"
 
     def apply_action(self, server: UUID, note: str, **options: Any) -> None:
         operations.uncordon_server(server, self.actor, note)

@@ -6,8 +6,8 @@ from liveness.services import operations
 
 
 class Command(ServerCommand):
-    help = "Give a server work again: its drain and its cordon are lifted."
-    done = "is not drained any more"
+    help = "Lift the drain and the cordon of a server, so that it gets work again."
+    done = "is no longer drained"
 
     def apply_action(self, server: UUID, note: str, **options: Any) -> None:
         operations.undrain_server(server, self.actor, note)

@@ -7,9 +7,24 @@ from uuid import UUID
 
 class AdvancedClock(NamedTuple):
     tick: int
+    earlier: float
     reading: float
     witnessed: bool
     set_back_by: float
+
+
+class StaleWorker(NamedTuple):
+    id: UUID
+    type: str
+    name: str
+    silence: float
+
+
+class StaleServer(NamedTuple):
+    id: UUID
+    type: str
+    name: str
+    silence: float
 
 
 class ReadObservedTimeRow(NamedTuple):
@@ -19,6 +34,7 @@ class ReadObservedTimeRow(NamedTuple):
 
 class JudgedBrake(NamedTuple):
     type: str
+    namespace: str
     cluster: str
     silent: int
     alive: int

@@ -14,3 +14,11 @@ class HeardServer(NamedTuple):
 
 class ReadFenceRow(NamedTuple):
     fence_after: float | None
+
+
+class CountOwnEventsRow(NamedTuple):
+    events: int
+
+
+class HeartbeatAge(NamedTuple):
+    age: float | None

@@ -4,7 +4,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class RegisteredServer(NamedTuple):
+class RegistrationRow(NamedTuple):
     id: UUID
     token_id: UUID
     token_version: int

@@ -11,13 +11,13 @@ class AllowEventDeletionRow(NamedTuple):
     set_config: str
 
 
-class ScannedNumbers(NamedTuple):
+class ScannedRange(NamedTuple):
     last: int | None
     due: int
     has_old: bool
 
 
-class Deleted(NamedTuple):
+class DeletedRecords(NamedTuple):
     deleted: int
 
 

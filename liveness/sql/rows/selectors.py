@@ -20,3 +20,13 @@ class ListMaintenancesRow(NamedTuple):
 
 class ReadEventsHorizonRow(NamedTuple):
     at: datetime
+
+
+class OwnOutage(NamedTuple):
+    began: datetime
+    ended: datetime
+
+
+class BeatOrOutage(NamedTuple):
+    began: datetime
+    ended: datetime | None

@@ -1,4 +1,4 @@
-"""How the agent ends, and what becomes of its jobs then: signals, the fence, a control plane that is not there."""
+"""The end of the agent and of its jobs: signals, the fence, a control plane that does not answer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_worker_declared_dead_kills_its_jobs_and_exits_non_zero(plane, agent, 
     assert plane.events(attempt) == ["STARTED"]
 
 
-def test_a_purged_worker_registers_anew_with_another_instance_id(plane, agent, tmp_path):
+def test_a_purged_worker_registers_again_with_another_instance_id(plane, agent, tmp_path):
     worker = agent()
     _, processes = napping(plane, tmp_path / "pids")
     with plane.lock:
@@ -108,7 +108,7 @@ def test_an_unreachable_control_plane_gets_the_completions_later(plane, agent, t
     plane.down = True
     (tmp_path / "go1").touch()
     (tmp_path / "go2").touch()
-    time.sleep(0.3)  # nothing to poll for: the point is that nothing is heard
+    time.sleep(0.3)  # nothing to poll for: the test needs a silent control plane
     plane.down = False
     outputs = [eventually(lambda attempt=attempt: plane.final(attempt))["output"]["stdout"] for attempt in attempts]
     assert outputs == ["1\n", "2\n"]

@@ -14,7 +14,7 @@ NAP = "echo $$ > {0}; sleep 100 & echo $! >> {0}; wait"
 
 
 def pids(file: Path) -> list[int]:
-    """Of the shell and the child it started with NAP."""
+    """Return the process ids of the shell and of the child that it started with NAP."""
     return eventually(lambda: (words := file.read_text().split()) and len(words) == 2 and [int(x) for x in words]
                       if file.exists() else None, "both pids")  # fmt: skip
 
@@ -28,7 +28,7 @@ def gone(processes: list[int]) -> bool:
     return not any(alive(pid) for pid in processes)
 
 
-def test_it_registers_says_running_claims_and_reports(plane, agent):
+def test_it_registers_and_sends_heartbeats_and_claims_and_reports(plane, agent):
     attempt = plane.submit({"type": "script", "command": ["sh", "-c", "cat; echo $JOB_ATTEMPT $JOB_ID"]}, {"n": 1})
     worker = agent("--tags", "gpu", "--cluster", "blue")
     final = eventually(lambda: plane.final(attempt))
@@ -46,7 +46,7 @@ def test_it_registers_says_running_claims_and_reports(plane, agent):
     assert "Heartbeat sent successfully" in worker.log
 
 
-def test_its_heartbeats_tell_the_cpu_and_memory_of_its_own_process_and_of_its_tasks(plane, agent):
+def test_its_heartbeats_have_the_cpu_and_memory_of_its_own_process_and_of_its_tasks(plane, agent):
     def of_last_beat():
         beats = [body["metrics"] for call, body in plane.calls if call == "heartbeat" and "metrics" in body]
         return beats[-1] if beats else {}
@@ -85,7 +85,7 @@ def test_a_claim_whose_answer_was_lost_is_repeated_with_the_same_request_id(plan
     def claims(body):
         bodies.append(body)
         if len(bodies) == 1:
-            plane._claims(body)  # it was applied, but nobody hears of it
+            plane._claims(body)  # it was applied, but the answer is lost
             raise Refuse(500)
 
     plane.script["claims"] = claims
@@ -95,7 +95,7 @@ def test_a_claim_whose_answer_was_lost_is_repeated_with_the_same_request_id(plan
     assert bodies[0] == bodies[1]
 
 
-def test_failures_say_why(plane, agent):
+def test_failures_have_a_reason(plane, agent):
     cases = {
         plane.submit("echo oops >&2; exit 3"): ("EXIT_3", "exited with status 3", "oops\n"),
         plane.submit("kill -9 $$"): ("WORKER_CRASHED", "SIGKILL", ""),
@@ -153,7 +153,7 @@ def test_a_handler_is_called_with_the_payload(plane, agent, tmp_path):
     assert "handler:mail" in registration["tags"] and "script" not in registration["tags"]
 
 
-def test_what_is_not_allowed_is_given_back_unstarted(plane, agent):
+def test_an_action_that_is_not_allowed_is_given_back_before_it_starts(plane, agent):
     cases = [{"type": "script", "runner": "docker", "command": "true"}, {"type": "callable", "path": "os:getcwd"}]
     attempts = [plane.submit(action) for action in cases]
     agent("--allow", "script,callable:myapp.*")
@@ -172,7 +172,7 @@ def test_cancel_kills_the_whole_process_group(plane, agent, tmp_path):
     assert plane.events(attempt) == ["STARTED", "CANCELLED"]
 
 
-def test_what_is_lost_is_killed_without_a_word(plane, agent, tmp_path):
+def test_a_lost_attempt_is_killed_and_not_reported(plane, agent, tmp_path):
     agent()
     attempt, processes = napping(plane, tmp_path / "pids")
     plane.heartbeat["lost"] = [attempt]
@@ -182,7 +182,7 @@ def test_what_is_lost_is_killed_without_a_word(plane, agent, tmp_path):
     assert plane.events(attempt) == ["STARTED"]
 
 
-def test_what_was_taken_is_said_to_be_stopped_at_once_but_not_before_it_is(plane, agent, tmp_path):
+def test_a_lost_attempt_is_listed_as_stopped_at_once_but_not_before_it_has_stopped(plane, agent, tmp_path):
     agent()
     attempt, processes = napping(plane, tmp_path / "pids")
     running_when_said = []
@@ -192,13 +192,13 @@ def test_what_was_taken_is_said_to_be_stopped_at_once_but_not_before_it_is(plane
             running_when_said.append([pid for pid in processes if alive(pid)])
 
     plane.script["heartbeat"] = heartbeat
-    # Nothing is due for a minute after that answer: what comes within this test is said at once.
+    # Nothing is due for a minute after that answer: a heartbeat within this test comes at once.
     plane.heartbeat |= {"lost": [attempt], "heartbeat_interval_seconds": 60.0}
     eventually(lambda: running_when_said)
     assert running_when_said[0] == []
 
 
-def test_an_agent_frozen_while_it_says_terminating_stops_its_jobs_by_the_shorter_fence(plane, agent, tmp_path):
+def test_an_agent_frozen_while_terminating_stops_its_jobs_by_the_shorter_fence(plane, agent, tmp_path):
     plane.fence_after = 60.0  # what an answer to RUNNING promised
     plane.config |= {"timeout_seconds": 2.0, "termination_grace_period_seconds": 0.5}
     worker = agent()
@@ -222,7 +222,7 @@ def test_code_whose_start_is_accepted_past_the_fence_does_not_begin(plane, agent
     down = threading.Event()
 
     def reports(_):
-        # Accepted, but the answer comes when the fence has passed, for no heartbeat was answered meanwhile.
+        # Accepted, but the answer comes when the fence has passed, because no heartbeat was answered until then.
         if not down.is_set():
             down.set()
             plane.script["heartbeat"] = lambda _: (_ for _ in ()).throw(Refuse(503))
@@ -250,7 +250,7 @@ def wait_for_beats(plane):
     eventually(lambda: plane.count("heartbeat") > beats + 3)
 
 
-def test_maintenance_is_said_and_stops_claims(plane, agent):
+def test_maintenance_is_reported_and_stops_claims(plane, agent):
     agent()
     eventually(lambda: plane.count("claims"))
     plane.heartbeat["maintenance"] = True
@@ -272,9 +272,7 @@ def test_a_drain_past_its_deadline_gives_back_what_is_left(plane, agent, tmp_pat
     assert gone(processes)
 
 
-def test_an_error_that_the_worker_met_by_itself_while_draining_is_failed_and_an_interrupt_by_the_drain_is_not(
-    plane, agent, tmp_path
-):
+def test_an_error_before_the_end_of_a_drain_is_failed_and_a_kill_by_the_drain_is_not(plane, agent, tmp_path):
     go = tmp_path / "go"
     wait = "while [ ! -e {} ]; do sleep 0.02; done"
     attempts = {
@@ -286,7 +284,7 @@ def test_an_error_that_the_worker_met_by_itself_while_draining_is_failed_and_an_
         eventually((tmp_path / f"go.{name}").exists)
     plane.heartbeat["drain"] = {"deadline": (datetime.now(UTC) + timedelta(seconds=2)).isoformat()}
     beats = plane.count("heartbeat")
-    eventually(lambda: plane.count("heartbeat") > beats + 1)  # it has heard of the drain
+    eventually(lambda: plane.count("heartbeat") > beats + 1)  # it knows about the drain
     go.touch()
     finals = {name: eventually(lambda id=id: plane.final(id)) for name, id in attempts.items()}
     assert (finals["own"]["event"], finals["own"]["error"]["code"]) == ("FAILED", "EXIT_3")
@@ -305,7 +303,7 @@ def test_a_report_that_cannot_be_read_does_not_hold_up_the_others(plane, agent):
     assert eventually(lambda: plane.final(bad))["error"]["code"] == "REPORT_REFUSED"
 
 
-def test_what_is_refused_for_its_size_is_told_as_a_failure_and_not_again(plane, agent, tmp_path):
+def test_a_report_refused_for_its_size_becomes_a_failure_and_is_not_sent_again(plane, agent, tmp_path):
     refused = []
 
     def reports(body):
@@ -339,7 +337,7 @@ def test_megabytes_of_output_do_not_block(plane, agent):
     assert len(stdout) == 16 * 1024 and stdout.endswith("aend\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}")
 
 
-def test_a_refused_token_is_said_plainly(plane, agent):
+def test_a_refused_token_is_reported_plainly(plane, agent):
     def servers(_):
         raise Refuse(401, "not_authenticated", "The token has expired.")
 
@@ -349,7 +347,7 @@ def test_a_refused_token_is_said_plainly(plane, agent):
     assert "the token was refused: The token has expired." in worker.log
 
 
-def test_a_refused_registration_says_what_is_wrong(plane, agent):
+def test_a_refused_registration_shows_what_is_wrong(plane, agent):
     def servers(_):
         raise Refuse(400, "invalid", "Invalid input.", errors={"config.timeout_seconds": ["45 < 2 x 30"]})
 
@@ -379,7 +377,7 @@ def test_a_signal_before_registration_ends_it_at_once(plane, agent):
     assert "Received SIGTERM signal" in worker.log
 
 
-def test_an_unreachable_control_plane_does_not_keep_a_worker_with_nothing_to_say_from_ending(plane, agent):
+def test_an_unreachable_control_plane_does_not_keep_an_idle_worker_from_ending(plane, agent):
     worker = agent("--grace", "600")
     eventually(lambda: plane.count("claims"))
     plane.down = True
@@ -387,7 +385,7 @@ def test_an_unreachable_control_plane_does_not_keep_a_worker_with_nothing_to_say
     assert worker.exits() == 1
 
 
-def test_a_report_that_could_not_be_stored_is_said_again_and_holds_up_no_other(plane, agent):
+def test_a_report_that_could_not_be_stored_is_sent_again_and_delays_no_other(plane, agent):
     bad, good = plane.submit("echo bad"), plane.submit("echo good")
     refused = []
 

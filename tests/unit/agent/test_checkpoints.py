@@ -1,4 +1,4 @@
-"""What a job's code keeps for its next attempt: the JSON in a file, once in a while, and what it finds there."""
+"""The checkpoint of a job for its next attempt: JSON in a file, reported regularly, and found by the next attempt."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 
 import pytest
 
-from controlplane.agent import checkpoint, context, reported_file
-from controlplane.agent.checkpoint_file import CheckpointFile
+from controlplane.agent import checkpoint, context
+from controlplane.agent.from_code import reported_file
+from controlplane.agent.from_code.checkpoint_file import CheckpointFile
+from controlplane.agent.from_code.reported_file import REPORT_PAUSE
 from controlplane.agent.limits import CHECKPOINT_LIMIT
-from controlplane.agent.reported_file import REPORT_PAUSE
 from tests.support.standin import eventually
 from tests.unit.agent.test_logs import Now
 
@@ -54,7 +55,7 @@ def test_a_script_writes_json_however_it_is_spaced(file, path):
     assert file.take_reports() == kept({"row": 1})
 
 
-def test_what_an_earlier_attempt_kept_is_found_and_not_said_again(file, path):
+def test_the_checkpoint_of_an_earlier_attempt_is_found_and_not_reported_again(file, path):
     file.write_previous({"row": 1})
     assert json.loads(path.read_text()) == context.checkpoint == {"row": 1}
     assert file.take_reports() == file.close() == []
@@ -81,7 +82,7 @@ def test_outside_a_job_nothing_happens(monkeypatch):
     ],
     ids=["too large", "a set", "not a number"],
 )
-def test_what_cannot_be_kept_is_said_to_the_code_and_the_one_before_stays(file, value, why):
+def test_a_value_that_cannot_be_kept_raises_in_the_code_and_the_last_one_stays(file, value, why):
     checkpoint({"row": 1})
     with pytest.raises(ValueError, match=why):
         checkpoint(value)
@@ -93,7 +94,7 @@ def test_the_largest_is_kept(file):
     assert file.take_reports() == kept("x" * (CHECKPOINT_LIMIT - 2))
 
 
-def test_what_is_half_written_is_waited_for(file, path, clock, refusals):
+def test_a_half_written_file_is_read_again_later(file, path, clock, refusals):
     path.write_text('{"row":')
     assert file.take_reports() == []
     path.write_text('{"row": 1}')
@@ -114,7 +115,7 @@ def test_what_is_half_written_is_waited_for(file, path, clock, refusals):
     ],
     ids=["no JSON", "NaN", "infinite", "too large", "much too large", "too deep"],
 )
-def test_what_a_file_holds_that_cannot_be_kept_is_said_once(file, path, clock, refusals, text, why):
+def test_a_file_that_cannot_be_kept_is_reported_once(file, path, clock, refusals, text, why):
     path.write_text(text)
     for _ in range(3):
         assert file.take_reports() == []
@@ -123,7 +124,7 @@ def test_what_a_file_holds_that_cannot_be_kept_is_said_once(file, path, clock, r
     assert refusals[0].startswith(why)
 
 
-def test_at_the_end_it_is_said_at_once(file, path, refusals):
+def test_at_the_end_a_wrong_file_is_reported_at_once(file, path, refusals):
     path.write_text("no")
     assert file.close() == []
     assert len(refusals) == 1
@@ -135,12 +136,12 @@ def test_nul_and_lone_surrogates_are_replaced(file, path):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-def test_whatever_the_code_makes_of_the_file_nobody_waits_for_it(file, path, make):
+def test_the_agent_never_waits_for_a_strange_file_in_place_of_a_checkpoint(file, path, make):
     make(path)
     assert file.take_reports() == file.close() == []
 
 
-def test_while_one_is_not_answered_no_other_is_made_and_the_last_is_said_at_the_end(file, path, clock):
+def test_an_unanswered_report_delays_the_next_and_the_last_is_reported_at_the_end(file, path, clock):
     for row in (1, 2):
         checkpoint(row)
         assert file.take_reports() == (kept(1) if row == 1 else [])
@@ -187,7 +188,7 @@ def test_scripts_and_callables_find_what_was_kept_and_keep_more(plane, agent, tm
         assert events.index("CHECKPOINT") < len(events) - 1
 
 
-def test_what_is_kept_is_said_while_the_code_runs(plane, agent, tmp_path):
+def test_a_checkpoint_is_reported_while_the_code_runs(plane, agent, tmp_path):
     go = tmp_path / "go"
     agent()
     attempt = plane.submit(f'echo 1 > "$JOB_CHECKPOINT"; while [ ! -e {go} ]; do sleep 0.02; done')
@@ -208,7 +209,7 @@ def test_code_that_is_given_back_keeps_its_last_word(plane, agent):
     assert reported_checkpoints(plane, attempt)[-1] == 2
 
 
-def test_what_cannot_be_kept_stands_in_the_log_of_the_job(plane, agent):
+def test_a_checkpoint_that_cannot_be_kept_is_in_the_log_of_the_job(plane, agent):
     agent()
     attempt = plane.submit('echo no > "$JOB_CHECKPOINT"')
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"

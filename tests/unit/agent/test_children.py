@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.agent.callable_child import run_callable
-from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.fence import read_uptime
 from controlplane.agent.limits import SIZE_LIMIT
-from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.processes.callable_child import run_callable
+from controlplane.agent.processes.child_process import ChildCommand, ChildExit
+from controlplane.agent.processes.supervisor import Supervisor
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, alive, eventually
 
@@ -73,21 +73,21 @@ def test_a_child_leads_its_own_session_and_inherits_nothing_of_ours(supervisor):
     assert (int(sid), descriptors) == (ended.pid, [b"0", b"1", b"2"])
 
 
-def test_what_ignores_sigterm_is_killed_after_the_patience(supervisor, tmp_path):
+def test_code_that_ignores_sigterm_is_killed_after_the_patience(supervisor, tmp_path):
     start(supervisor, f"trap '' TERM; touch {tmp_path}/on; while true; do sleep 0.05; done")
     eventually((tmp_path / "on").exists)
     assert supervisor.kill_child("key", patience=0.1)
     assert end(supervisor).status == -signal.SIGKILL
 
 
-def test_what_ended_by_itself_is_not_said_to_be_killed(supervisor):
+def test_a_child_that_ended_by_itself_does_not_count_as_killed(supervisor):
     start(supervisor, "exit 0")
     eventually(lambda: not alive(supervisor._children["key"].process.pid))
     assert supervisor.kill_child("key") is False
     assert end(supervisor).status == 0
 
 
-def test_what_ended_by_itself_is_not_said_to_be_killed_while_it_is_cleaned_up_after(supervisor, tmp_path):
+def test_a_child_that_ended_by_itself_does_not_count_as_killed_during_its_cleanup(supervisor, tmp_path):
     wait = f"echo looked; touch {tmp_path}/on; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
     start(supervisor, "exit 3", cleanup=["/bin/sh", "-c", wait])
     eventually(lambda: not turn(supervisor) and (tmp_path / "on").exists())
@@ -95,10 +95,10 @@ def test_what_ended_by_itself_is_not_said_to_be_killed_while_it_is_cleaned_up_af
     assert supervisor.kill_child("key") is supervisor.kill_child("key", patience=1.0) is False
     (tmp_path / "go").touch()
     ended = end(supervisor)
-    assert (ended.status, ended.remains) == (3, "looked\n")
+    assert (ended.status, ended.cleanup_output) == (3, "looked\n")
 
 
-def test_what_is_killed_is_cleaned_up_after_whatever_is_asked_of_it_then(supervisor, tmp_path):
+def test_killed_code_is_cleaned_up_after_whatever_is_asked_of_it_then(supervisor, tmp_path):
     wait = f"echo >>{tmp_path}/on; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
     start(supervisor, f"touch {tmp_path}/begun; sleep 100", cleanup=["/bin/sh", "-c", wait])
     eventually((tmp_path / "begun").exists)
@@ -130,8 +130,8 @@ def test_a_child_that_reads_no_input_is_not_waited_for(supervisor):
 def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_reaper_begins(tmp_path):
     code = f"""
 import os, selectors, subprocess
-from controlplane.agent.supervisor import Supervisor
-from controlplane.agent.child_process import ChildCommand
+from controlplane.agent.processes.supervisor import Supervisor
+from controlplane.agent.processes.child_process import ChildCommand
 class Stopped(subprocess.Popen):
     def __init__(self, command, **options):
         super().__init__(["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *command], **options)
@@ -220,8 +220,8 @@ def test_the_reaper_takes_no_notice_of_polite_signals(supervisor, tmp_path, numb
 
 PARENT = """
 import os, selectors, sys
-from controlplane.agent.supervisor import Supervisor
-from controlplane.agent.child_process import ChildCommand
+from controlplane.agent.processes.supervisor import Supervisor
+from controlplane.agent.processes.child_process import ChildCommand
 supervisor = Supervisor(selectors.DefaultSelector())
 supervisor.start_child("key", ChildCommand(["sh", "-c", sys.argv[1]], dict(os.environ), b""))
 """
@@ -237,7 +237,7 @@ def test_all_of_it_dies_with_a_killed_agent(tmp_path):
     eventually(lambda: gone(pids))
 
 
-def test_what_a_killed_reaper_leaves_behind_is_killed_by_its_agent(tmp_path):
+def test_processes_of_a_killed_reaper_are_killed_by_the_agent(tmp_path):
     file = tmp_path / "pids"
     code = (
         PARENT.replace("supervisor.start", "supervisor.adopt(); supervisor.start", 1)
@@ -247,7 +247,7 @@ time.sleep(0.05)
 while not os.path.exists(sys.argv[2]): time.sleep(0.01)
 while len(open(sys.argv[2]).read().split()) < 4: time.sleep(0.01)
 os.kill(supervisor._children["key"].process.pid, signal.SIGKILL)
-while supervisor._children or supervisor._strays: supervisor.reap_children(); time.sleep(0.01)
+while not supervisor.reap_children(): time.sleep(0.01)
 print("all gone")
 """
     )
@@ -257,7 +257,7 @@ print("all gone")
     assert gone(escaped(file))
 
 
-def test_a_reaper_that_was_stopped_and_hears_nothing_keeps_nothing_running(supervisor, tmp_path):
+def test_a_reaper_that_was_stopped_and_reads_nothing_keeps_nothing_running(supervisor, tmp_path):
     file = tmp_path / "pids"
     start(supervisor, f"{escaping(file)}; sleep 100")
     pids = escaped(file)
@@ -270,7 +270,7 @@ def test_a_reaper_that_was_stopped_and_hears_nothing_keeps_nothing_running(super
 def call(path: str, payload: object) -> dict:
     with tempfile.TemporaryFile() as channel:
         subprocess.run(
-            [sys.executable, "-m", "controlplane.agent.callable_child", path, "", str(channel.fileno())],
+            [sys.executable, "-m", "controlplane.agent.processes.callable_child", path, "", str(channel.fileno())],
             input=json.dumps(payload).encode(), cwd=ROOT, pass_fds=[channel.fileno()], check=True,
         )  # fmt: skip
         channel.seek(0)
@@ -297,7 +297,7 @@ def test_every_way_to_fail_has_its_code(path, code):
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "\ud800"])
-def test_an_output_at_the_limit_of_its_size_is_handed_back_and_one_beyond_says_both_sizes(letter):
+def test_an_output_at_its_size_limit_is_accepted_and_a_larger_one_names_both_sizes(letter):
     width = len(letter.encode(errors="surrogatepass"))
     most = (SIZE_LIMIT - len('{"a":[1,""]}')) // width
     at = json.loads(run_callable("json:loads", json.dumps({"a": [1, letter * most]})))
@@ -309,7 +309,7 @@ def test_an_output_at_the_limit_of_its_size_is_handed_back_and_one_beyond_says_b
 
 
 def test_the_reaper_knows_the_clock_of_the_fence():
-    from controlplane.agent import reaper
+    from controlplane.agent.processes import reaper
 
     assert abs(reaper.time.clock_gettime(reaper.CLOCK) - read_uptime()) < 1
     # Named, not imported: it starts in no time.

@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.agent.api.outbox import Outbox
 from controlplane.agent.attempts import AttemptTracker
-from controlplane.agent.child_process import ChildExit
-from controlplane.agent.containers import DockerRunner, is_podman
 from controlplane.agent.fence import Fence
-from controlplane.agent.folder import Folder
-from controlplane.agent.outbox import Outbox
-from controlplane.agent.pods import PodRunner
-from controlplane.agent.policy import ActionPolicy
-from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.fitness.machine_watch import MachineWatch
+from controlplane.agent.fitness.self_cordon import SelfCordon
+from controlplane.agent.processes.child_process import ChildExit
+from controlplane.agent.processes.folder import Folder
+from controlplane.agent.processes.supervisor import Supervisor
+from controlplane.agent.runners.containers import DockerRunner, is_podman
+from controlplane.agent.runners.pods import PodRunner
+from controlplane.agent.runners.policy import ActionPolicy
 from tests.support.standin import ROOT, eventually
+from tests.unit.agent.test_probe import reported_cordons
 
 SCRIPT = {"type": "script", "runner": "docker", "image": "alpine:3"}
 
@@ -51,6 +54,11 @@ def containers(tmp_path):
     return lambda: sorted(file.name for file in (tmp_path / "containers").iterdir())
 
 
+def env_file(command):
+    (option,) = (part for part in command.argv if part.startswith("--env-file="))
+    return Path(option.partition("=")[2])
+
+
 def start(agent, *more):
     return agent("--allow", "script,docker,pod", *more)
 
@@ -68,16 +76,12 @@ def test_a_script_runs_in_a_container_that_is_named_and_labelled_for_its_attempt
     assert {f"controlplane.job={job['id']}", f"controlplane.attempt={attempt}"} <= set(arguments)
     assert {"--cpus=1.5", "--memory=512M", "--gpus=1", "--workdir=/srv", "--entrypoint=/bin/sh"} <= set(arguments)
     assert arguments[-3:] == ["alpine:3", "-c", action["command"]]
-    assert "GREETING" in arguments and not any("secret words" in part for part in arguments), (
-        "who lists processes reads no values"
-    )
+    assert not any("secret words" in part for part in arguments), "who lists processes reads no values"
     assert containers() == []
     assert {"docker", "kubernetes", "script"} <= set(plane.calls[0][1]["tags"])
 
 
-def test_its_code_finds_the_last_checkpoint_in_a_file_and_keeps_another_and_says_how_far_it_has_come(
-    plane, agent, calls, tmp_path
-):
+def test_its_code_finds_the_last_checkpoint_and_reports_by_files(plane, agent, calls, tmp_path):
     keep = 'cat "$JOB_CHECKPOINT"; echo 8 > "$JOB_CHECKPOINT"; echo "0.5 half" > "$JOB_PROGRESS"; exit 3'
     attempt = plane.submit({**SCRIPT, "command": keep}, checkpoint=7)
     start(agent)
@@ -92,7 +96,7 @@ def test_its_code_finds_the_last_checkpoint_in_a_file_and_keeps_another_and_says
     assert not Path(folder).exists() and Path(folder).is_relative_to(tmp_path)
 
 
-def test_whatever_user_the_image_has_may_write_its_files_and_nobody_else_on_this_machine(tmp_path):
+def test_any_user_of_the_image_may_write_its_files_and_no_other_user_of_this_machine(tmp_path):
     folder = tmp_path / "attempt"
     folder.mkdir(mode=0o700)
     files = {"JOB_PROGRESS": folder / "progress", "JOB_CHECKPOINT": folder / "checkpoint"}
@@ -100,9 +104,8 @@ def test_whatever_user_the_image_has_may_write_its_files_and_nobody_else_on_this
     item = {"id": "attempt", "number": 1, "job": {"id": "job", "action": {**SCRIPT, "command": "true"}, "payload": 1}}
     command = DockerRunner("script", [], "docker", "a").build_command(item, files, {})
     assert command.argv[command.argv.index("--volume") + 1] == f"{folder}:/run/controlplane:Z"
-    assert (command.env["JOB_CHECKPOINT"], command.env["JOB_PROGRESS"]) == (
-        "/run/controlplane/checkpoint", "/run/controlplane/progress",
-    )  # fmt: skip
+    lines = env_file(command).read_text().splitlines()
+    assert {"JOB_CHECKPOINT=/run/controlplane/checkpoint", "JOB_PROGRESS=/run/controlplane/progress"} <= set(lines)
     assert folder.stat().st_mode & 0o777 == 0o777 and files["JOB_CHECKPOINT"].stat().st_mode & 0o777 == 0o666
     agents = Folder()
     assert agents.path.stat().st_mode & 0o077 == 0, "in which the folders of attempts are"
@@ -119,11 +122,11 @@ def test_an_image_runs_by_itself_or_with_a_command(plane, agent):
     assert eventually(lambda: plane.final(fails))["error"]["code"] == "EXIT_3"
     error = eventually(lambda: plane.final(no_image))["error"]
     assert (error["code"], error["message"]) == ("CANNOT_START", "no such image: missing")
-    assert "no name of an image" in eventually(lambda: plane.final(no_name))["error"]["message"]
+    assert "cannot be the name of an image" in eventually(lambda: plane.final(no_name))["error"]["message"]
 
 
 @pytest.mark.parametrize(("runner", "most"), [("docker", "64 MiB"), ("pod", "64Mi")])
-def test_code_that_the_kernel_killed_within_the_limit_of_its_container_was_out_of_memory(
+def test_code_that_the_kernel_killed_at_the_limit_of_its_container_was_out_of_memory(
     plane, agent, containers, runner, most
 ):
     kill = {**SCRIPT, "runner": runner, "image": "hungry", "command": "exit 137"}
@@ -144,7 +147,24 @@ def test_code_that_the_kernel_killed_within_the_limit_of_its_container_was_out_o
 
 
 @pytest.mark.parametrize("runner", ["docker", "pod"])
-def test_what_is_cancelled_has_its_container_removed_before_that_is_reported(plane, agent, containers, runner):
+def test_a_job_is_given_back_while_what_runs_its_containers_is_away(plane, agent, tmp_path, runner):
+    (tmp_path / "away").touch()
+    attempt = plane.submit({**SCRIPT, "runner": runner, "command": "true"})
+    start(agent)
+    final = eventually(lambda: plane.final(attempt))
+    assert final["event"] == "RELEASED" and "onnect to the" in final["reason"]
+    eventually(lambda: reported_cordons(plane)[-1][0] is False)
+    # A claim may have begun before the cordon. Wait until only heartbeats come.
+    eventually(lambda: {call for call, _ in plane.calls[-4:]} == {"heartbeat"})
+    waiting = plane.submit({**SCRIPT, "runner": runner, "command": "true"})
+    (tmp_path / "away").unlink()
+    assert eventually(lambda: plane.final(waiting))["event"] == "COMPLETED"
+    missing = plane.submit({**SCRIPT, "image": "missing", "command": "true"})
+    assert eventually(lambda: plane.final(missing))["error"]["code"] == "CANNOT_START", "that is the job's fault"
+
+
+@pytest.mark.parametrize("runner", ["docker", "pod"])
+def test_a_cancelled_container_is_removed_before_that_is_reported(plane, agent, containers, runner):
     attempt = plane.submit({**SCRIPT, "runner": runner, "command": "trap '' TERM; while :; do sleep 0.1; done"})
     start(agent)
     eventually(lambda: containers() == [f"controlplane-{attempt}"])
@@ -157,7 +177,7 @@ def test_what_is_cancelled_has_its_container_removed_before_that_is_reported(pla
     assert containers() == [] and not any(ends)
 
 
-def test_what_has_ended_keeps_its_result_while_its_container_is_removed(plane, agent, containers, calls, tmp_path):
+def test_ended_code_keeps_its_result_while_its_container_is_removed(plane, agent, containers, calls, tmp_path):
     (tmp_path / "busy").touch()
     attempt = plane.submit({**SCRIPT, "command": "echo well"})
     worker = start(agent)
@@ -183,7 +203,8 @@ def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tm
             return True
 
         policy = ActionPolicy.parse_options("script,docker")
-        attempts = AttemptTracker(supervisor, outbox, policy, Fence(), folder, dict(os.environ))
+        machine = MachineWatch(supervisor, folder, os.environ, SelfCordon(), lambda: None)
+        attempts = AttemptTracker(supervisor, outbox, policy, Fence(), machine, folder, dict(os.environ))
         attempts.accept_claims([{"id": "attempt", "number": 1, "job": job}])
         attempts.record_answer({"attempt": "attempt", "event": "STARTED"}, {"accepted": True})
         eventually(lambda: turn() and calls("rm"))
@@ -197,7 +218,7 @@ def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tm
 
 
 @pytest.mark.parametrize(("program", "folder"), [("docker", None), ("podman", "attempt"), ("called/docker", "attempt")])
-def test_podman_is_started_in_the_folder_of_the_attempt_where_it_notes_that_code_was_killed(tmp_path, program, folder):
+def test_podman_starts_in_the_folder_of_the_attempt_where_it_notes_killed_code(tmp_path, program, folder):
     (tmp_path / "called").mkdir()
     (tmp_path / "called" / "docker").symlink_to(tmp_path / "podman")
     (tmp_path / "attempt").mkdir()
@@ -257,9 +278,7 @@ def test_a_pod_is_followed_to_its_end_and_deleted(plane, agent, calls, container
     assert containers() == [] and calls("delete", "pod", f"controlplane-{fails}")
 
 
-def test_a_pod_says_how_far_it_has_come_and_keeps_checkpoints_by_lines_and_finds_the_last_in_its_environment(
-    plane, agent
-):
+def test_a_pod_reports_by_lines_and_finds_the_last_checkpoint(plane, agent):
     code = """echo "was $JOB_CHECKPOINT_VALUE"; echo '::progress 0.5 half'; echo '::checkpoint {"row": 8}'; exit 3"""
     attempt = plane.submit({**SCRIPT, "runner": "pod", "command": code}, checkpoint={"row": 7, "at": "$(date) Bärn"})
     start(agent)
@@ -271,7 +290,7 @@ def test_a_pod_says_how_far_it_has_come_and_keeps_checkpoints_by_lines_and_finds
     assert lines == ['was {"row":7,"at":"$(date) Bärn"}'], "reports are no output"
 
 
-def test_what_a_pod_says_that_is_no_checkpoint_is_refused_in_its_log_as_of_a_file(plane, agent):
+def test_a_wrong_checkpoint_of_a_pod_is_refused_in_its_log_as_in_a_file(plane, agent):
     attempt = plane.submit({**SCRIPT, "runner": "pod", "command": "echo '::checkpoint row 8'"})
     start(agent)
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
@@ -280,7 +299,7 @@ def test_what_a_pod_says_that_is_no_checkpoint_is_refused_in_its_log_as_of_a_fil
     assert any("the checkpoint is not JSON" in line for report in reports for line in report.get("lines", []))
 
 
-def test_a_manifest_says_what_the_action_does():
+def test_a_manifest_describes_what_the_action_does():
     runner = PodRunner("pod", ["kubernetes"], "kubectl", "a")
     action = {"type": "pod", "image": "busybox", "command": ["echo", "$(A)"], "env": {"A": "$(B)"}, "cwd": "/srv",
               "resources": {"cpus": 0.5, "memory": "1G", "gpus": 2}}  # fmt: skip
@@ -294,6 +313,8 @@ def test_a_manifest_says_what_the_action_does():
     (container,) = pod["spec"]["containers"]
     assert pod["metadata"]["name"] == "controlplane-attempt" and pod["metadata"]["labels"]["controlplane.job"] == "job"
     assert pod["spec"]["restartPolicy"] == "Never" and pod["spec"]["activeDeadlineSeconds"] == 70
+    # A job gets no credential for the cluster.
+    assert pod["spec"]["automountServiceAccountToken"] is False and "serviceAccountName" not in pod["spec"]
     assert container["args"] == ["echo", "$$(A)"] and container["workingDir"] == "/srv"
     assert {"name": "A", "value": "$$(B)"} in container["env"] and {"name": "JOB_ATTEMPT", "value": "2"} in container[
         "env"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.agent.backoff import full_jitter
-from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.api.backoff import full_jitter
+from controlplane.agent.api.client import AgentClient, Refused, Unreachable
+from controlplane.agent.api.heartbeat_thread import HeartbeatThread, HeldAttempts
+from controlplane.agent.api.registration import RegisteredServer as RegisteredServer
+from controlplane.agent.api.registration import ServerConfig
 from controlplane.agent.fence import Fence
-from controlplane.agent.heart import HeartbeatThread, HeldAttempts
-from controlplane.agent.registration import RegisteredServer as RegisteredServer
-from controlplane.agent.registration import ServerConfig
 
 
 class Clock:
@@ -98,7 +98,7 @@ def test_a_shortened_fence_is_not_moved_on_by_an_answer_that_was_under_way(clock
         ("NEVER", 40, 300, None),
     ],
 )
-def test_who_says_that_it_terminates_counts_on_no_more_than_that_leaves_it(strategy, timeout, grace, fence):
+def test_a_terminating_server_has_no_more_than_the_shorter_fence(strategy, timeout, grace, fence):
     assert ServerConfig(3, timeout, grace, 30, 30, strategy).last_fence_seconds == fence
 
 
@@ -111,7 +111,7 @@ def test_only_the_answer_to_terminating_lifts_a_shortened_fence(heart, server, c
     assert heart.fence.deadline == 1010
 
 
-def test_each_beat_says_what_was_stopped_even_when_that_is_nothing(heart, server):
+def test_each_heartbeat_lists_what_was_stopped_even_if_that_is_nothing(heart, server):
     heart.send_heartbeat()
     assert server.bodies[-1]["stopped"] == []
 
@@ -132,7 +132,7 @@ def test_an_unanswered_or_refused_beat_does_not_move_the_fence(heart, server, cl
     assert heart.events[1:] == [problem]
 
 
-def test_a_heart_that_wakes_past_the_fence_says_so_before_it_beats(heart, server, clock):
+def test_a_heart_that_wakes_past_the_fence_enforces_it_before_its_heartbeat(heart, server, clock):
     heart.send_heartbeat()
     clock.now = 5000  # SIGSTOP, SIGCONT
     server.problem = Unreachable("down")
@@ -169,7 +169,7 @@ def test_the_next_beat_comes_an_interval_after_the_start_of_this_one(heart, serv
     assert heart.send_heartbeat() == 2
 
 
-def test_a_miss_is_said_again_within_a_third_of_what_is_left_even_if_told_otherwise(heart, server):
+def test_a_failed_heartbeat_is_retried_within_a_third_of_the_rest_of_the_timeout(heart, server):
     within = (40 - 3) / 3
     server.problem = Unreachable("busy", retry_after=3600)
     assert heart.send_heartbeat() == pytest.approx(within)
@@ -195,7 +195,7 @@ def test_full_jitter_grows_from_its_base_to_its_cap():
 @pytest.mark.parametrize(("patience", "within"), [(10, 9.25), (1.5, 1.5)])
 def test_a_beat_waits_no_longer_than_its_timeout_allows_nor_than_any_other_call(monkeypatch, patience, within):
     asked = []
-    monkeypatch.setattr(Client, "post", lambda self, path, body, token, within: asked.append(within) or {})
+    monkeypatch.setattr(AgentClient, "post", lambda self, path, body, token, within: asked.append(within) or {})
     config = ServerConfig(3, 40, 300, 30, 30, "NEVER")
-    RegisteredServer(Client("http://nowhere", timeout=patience), "id", "token", config, None, 0).send_heartbeat({})
+    RegisteredServer(AgentClient("http://nowhere", timeout=patience), "id", "token", config, None, 0).send_heartbeat({})
     assert asked == [within]

@@ -47,7 +47,7 @@ def called(plane, path, payload=None):
 
 
 def warmed(plane, path, payload=None) -> list[dict]:
-    """The outputs of calls, of which the last was forked."""
+    """Return the outputs of calls. The last one ran in a forked process."""
     outputs = [called(plane, path, payload)["output"]]
     while outputs[-1]["home"] == outputs[-1]["pid"]:
         outputs.append(called(plane, path, payload)["output"])
@@ -55,7 +55,7 @@ def warmed(plane, path, payload=None) -> list[dict]:
 
 
 def napping(file: Path) -> list[int]:
-    """What it started, and itself."""
+    """Return the process ids of the job's child and of the job itself."""
     words = eventually(lambda: file.exists() and len(pids := file.read_text().split()) == 2 and pids)
     return [int(pid) for pid in words]
 
@@ -75,7 +75,7 @@ def test_a_function_that_is_called_again_is_forked_where_its_module_is_imported(
     assert logs == {attempt: ["called with x"] for attempt in attempts}
 
 
-def test_a_module_that_takes_the_signals_of_its_forks_for_its_own_is_forked_all_the_same(plane, agent, tmp_path):
+def test_a_module_that_handles_the_signals_of_its_forks_is_forked_too(plane, agent, tmp_path):
     # From Python 3.12 on asyncio is one such, and with it Django.
     taking = "import signal\nos.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))\n"
     (tmp_path / "calls.py").write_text(CALLS + taking)
@@ -84,7 +84,7 @@ def test_a_module_that_takes_the_signals_of_its_forks_for_its_own_is_forked_all_
     assert cold["descriptors"] == warm["descriptors"]
 
 
-def test_what_was_forked_is_killed_like_any_other_and_ends_like_any_other(plane, agent, tmp_path):
+def test_a_forked_process_is_killed_and_ends_like_any_other(plane, agent, tmp_path):
     (tmp_path / "calls.py").write_text(CALLS)
     worker = agent()
     server = warmed(plane, "calls:home")[-1]["home"]
@@ -112,7 +112,7 @@ def test_what_was_forked_is_killed_like_any_other_and_ends_like_any_other(plane,
     eventually(lambda: not any(map(alive, (escaped, code, server))), "all died with the agent")
 
 
-def test_after_so_many_calls_the_module_is_imported_anew_and_no_call_waits_for_that(plane, agent, tmp_path):
+def test_after_so_many_calls_the_module_is_imported_again_and_no_call_waits_for_that(plane, agent, tmp_path):
     (tmp_path / "calls.py").write_text(f"{CALLS}time.sleep(1)")
     agent("--max-tasks-per-child", "2")
     first = last = warmed(plane, "calls:home")[-1]

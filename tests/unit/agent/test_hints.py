@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from controlplane.agent import hints
-from controlplane.agent.client import Refused, Unreachable
-from controlplane.agent.hints import LONGEST_VAIN_PAUSE, REFUSED_PAUSE, HintThread
-from controlplane.agent.outbox import Outbox
-from controlplane.agent.registration import ANY_NUMBER, RegisteredServer
-from controlplane.agent.transport import TransportThread
+from controlplane.agent.api import hints
+from controlplane.agent.api.client import Refused, Unreachable
+from controlplane.agent.api.hints import LONGEST_EMPTY_CLAIM_PAUSE, REFUSED_PAUSE, HintThread
+from controlplane.agent.api.outbox import Outbox
+from controlplane.agent.api.registration import ANY_NUMBER, RegisteredServer
+from controlplane.agent.api.transport import TransportThread
 
 
 class Asked:
@@ -34,29 +34,29 @@ class Asked:
 
 def thread(server, hint=lambda jobs: None):
     changes = []
-    made = HintThread(server, hint, lambda: changes.append(made.are_kept_back))
+    made = HintThread(server, hint, lambda: changes.append(made.are_held_open))
     return made, changes
 
 
 @pytest.fixture
 def at_once_is_kept(monkeypatch):
-    monkeypatch.setattr(hints, "KEPT", 0.0)
+    monkeypatch.setattr(hints, "HELD_OPEN_AFTER", 0.0)
 
 
 def test_kept_back_for_its_time_it_asks_again_at_once_and_claims_are_left_to_it(at_once_is_kept):
     waiting, changes = thread(Asked(0, 0))
-    assert waiting.wait_once() == 0 and waiting.are_kept_back
+    assert waiting.wait_once() == 0 and waiting.are_held_open
     assert waiting.wait_once() == 0 and changes == [True]
 
 
-def test_answered_at_once_without_work_it_asks_less_and_less_often_and_claims_are_made_as_before():
+def test_quick_answers_without_work_make_its_calls_rarer_and_claims_go_on_as_before():
     waiting, changes = thread(Asked(*[0] * 20))
     pauses = [waiting.wait_once() for _ in range(20)]
-    assert not waiting.are_kept_back and changes == [False]
+    assert not waiting.are_held_open and changes == [False]
     assert pauses[0] <= 2 and max(pauses) <= REFUSED_PAUSE
 
 
-def test_a_control_plane_that_knows_no_hints_is_asked_again_much_later_and_claims_are_made_as_before():
+def test_without_hints_it_asks_again_much_later_and_claims_are_made_as_before():
     waiting, changes = thread(Asked(Refused(404, "not_found", "no")))
     assert waiting.wait_once() == REFUSED_PAUSE and changes == [False]
 
@@ -64,18 +64,18 @@ def test_a_control_plane_that_knows_no_hints_is_asked_again_much_later_and_claim
 def test_out_of_reach_claims_are_made_as_before_until_an_answer_is_kept_back_again(at_once_is_kept):
     waiting, changes = thread(Asked(0, Unreachable("down", retry_after=3), 0))
     assert waiting.wait_once() == 0
-    assert waiting.wait_once() >= 3 and not waiting.are_kept_back
+    assert waiting.wait_once() >= 3 and not waiting.are_held_open
     assert waiting.wait_once() == 0 and changes == [True, False, True]
 
 
-def test_after_hints_whose_claims_bring_nothing_it_pauses_longer_and_longer_and_not_after_one_that_does():
+def test_it_pauses_longer_after_each_empty_claim_and_not_after_a_successful_one():
     def claim(jobs):
         waiting.record_claim(brought.pop(0), is_more_wanted=True)
 
     brought = [0] * 12 + [1]
     waiting, _ = thread(Asked(*[1] * 13), claim)
     pauses = [waiting.wait_once() for _ in range(13)]
-    assert pauses[:3] == [0.1, 0.2, 0.4] and pauses[11] == LONGEST_VAIN_PAUSE and pauses[12] == 0
+    assert pauses[:3] == [0.1, 0.2, 0.4] and pauses[11] == LONGEST_EMPTY_CLAIM_PAUSE and pauses[12] == 0
 
 
 def test_it_waits_only_after_a_claim_that_left_room(at_once_is_kept):
@@ -150,6 +150,6 @@ def test_it_claims_its_share_of_what_waits_and_no_more_before_it_is_woken_again(
     ("answer", "jobs"), [({"work": False}, 0), ({"work": True, "jobs": 4}, 4), ({"work": True}, ANY_NUMBER)],
     ids=["none", "share", "unknown"],
 )  # fmt: skip
-def test_a_hint_says_how_many_jobs_are_its_share_and_leaves_it_to_the_worker_where_it_does_not(answer, jobs):
+def test_a_hint_limits_the_claim_to_its_number_of_jobs_or_leaves_it_to_the_worker(answer, jobs):
     client = SimpleNamespace(timeout=1, request=lambda *call, **options: answer)
-    assert RegisteredServer.wait_for_hint(SimpleNamespace(client=client, id="1", token="t"), 1) == jobs
+    assert RegisteredServer(client, "1", "t", None, None, 0.0).wait_for_hint(1) == jobs

@@ -1,4 +1,4 @@
-"""What nobody answers before an agent ends is on disk, and its next start says it."""
+"""Reports that nobody answers before an agent ends are saved on disk. Its next start sends them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.agent import leftovers
-from controlplane.agent.client import Client
-from controlplane.agent.registration import RegisteredServer, ServerConfig
-from controlplane.agent.shutdown import LAST_WORDS
+from controlplane.agent.api import leftovers
+from controlplane.agent.api.client import AgentClient
+from controlplane.agent.api.registration import RegisteredServer, ServerConfig
+from controlplane.agent.shutdown import LAST_ANSWERS_TIMEOUT
 from tests.support.standin import Refuse, eventually
 
 CONFIG = ServerConfig(1.0, 4.0, 5.0, 30.0, 30.0, "IMMEDIATELY")
 
 
 def kept(tmp_path):
-    return list((tmp_path / "state" / "a%2F1").glob("*"))
+    return list((tmp_path / "state" / "a%2F1").glob("*.json"))
 
 
 def working(plane, agent, tmp_path, *arguments):
-    """An agent with a job that ends when it is told to: the agent, the attempt, and how to tell it."""
+    """Return an agent, its running attempt, and a function that lets the job finish."""
     worker, go = agent(*arguments), tmp_path / "go"
     attempt = plane.submit(f"touch {go}.began; while [ ! -e {go} ]; do sleep 0.02; done; echo done")
     eventually((tmp_path / "go.began").exists)
@@ -32,7 +32,7 @@ def working(plane, agent, tmp_path, *arguments):
 
 
 def unheard(plane, agent, tmp_path):
-    """The attempt of an agent that ended before its job's completion was answered."""
+    """Return the attempt of an agent that ended before the report of its completed job was answered."""
     worker, attempt, finish = working(plane, agent, tmp_path)
     plane.down = True
     finish()
@@ -43,13 +43,13 @@ def unheard(plane, agent, tmp_path):
     return attempt
 
 
-def test_an_agent_told_to_end_while_nobody_answers_keeps_trying_for_its_grace_period(plane, agent, tmp_path):
+def test_an_ending_agent_without_answers_retries_for_its_grace_period(plane, agent, tmp_path):
     worker, attempt, finish = working(plane, agent, tmp_path, "--grace", "600")
     plane.down = True
     worker.process.send_signal(signal.SIGTERM)
     finish()
     eventually(lambda: kept(tmp_path), "the report is on disk already")
-    time.sleep(LAST_WORDS + 0.5)  # what it had until then
+    time.sleep(LAST_ANSWERS_TIMEOUT + 0.5)  # what it had until then
     assert worker.process.poll() is None
     plane.down = False
     assert worker.exits() == 0
@@ -58,7 +58,7 @@ def test_an_agent_told_to_end_while_nobody_answers_keeps_trying_for_its_grace_pe
     assert kept(tmp_path) == []
 
 
-def test_what_is_unanswered_after_the_grace_period_is_sent_first_by_the_next_start(plane, agent, tmp_path):
+def test_reports_unanswered_after_the_grace_period_are_sent_first_by_the_next_start(plane, agent, tmp_path):
     worker, attempt, finish = working(plane, agent, tmp_path, "--grace", "0.5")
     plane.down = True
     finish()
@@ -84,8 +84,10 @@ def test_a_second_signal_ends_it_at_once_and_leaves_the_reports(plane, agent, tm
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
 
 
-@pytest.mark.parametrize(("status", "code"), [(409, "server_not_running"), (410, "server_unknown"), (401, "")])
-def test_what_was_left_and_is_refused_is_dropped(plane, agent, tmp_path, status, code):
+@pytest.mark.parametrize(
+    ("status", "code"), [(409, "server_not_running"), (410, "server_unknown"), (401, "token_revoked")]
+)
+def test_refused_reports_of_an_earlier_start_are_dropped(plane, agent, tmp_path, status, code):
     unheard(plane, agent, tmp_path)
 
     def reports(_):
@@ -96,10 +98,10 @@ def test_what_was_left_and_is_refused_is_dropped(plane, agent, tmp_path, status,
     worker = agent()
     eventually(lambda: kept(tmp_path) == [])
     eventually(lambda: plane.count("servers") == 2)
-    assert "What was left is dropped" in worker.log
+    assert "Reports of an earlier start dropped" in worker.log
 
 
-def test_what_was_left_and_is_superseded_is_dropped_with_a_line(plane, agent, tmp_path):
+def test_superseded_reports_of_an_earlier_start_are_dropped_with_a_line(plane, agent, tmp_path):
     attempt = unheard(plane, agent, tmp_path)
 
     def reports(body):
@@ -118,7 +120,7 @@ def test_what_was_left_and_is_superseded_is_dropped_with_a_line(plane, agent, tm
     eventually(lambda: line in " ".join(worker.log.split()))
 
 
-def test_what_was_left_and_is_not_answered_stays_and_is_sent_again(plane, agent, tmp_path):
+def test_unanswered_reports_of_an_earlier_start_stay_and_are_sent_again(plane, agent, tmp_path):
     attempt = unheard(plane, agent, tmp_path)
     worker = agent()
     eventually(lambda: "unreachable" in worker.log)
@@ -150,7 +152,7 @@ def test_a_server_that_was_declared_dead_leaves_nothing(plane, agent, tmp_path):
     assert kept(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_used_is_said_and_keeps_nobody_from_ending(plane, agent, tmp_path):
+def test_an_unusable_folder_is_logged_and_does_not_keep_an_agent_from_ending(plane, agent, tmp_path):
     (tmp_path / "state").touch()
     worker, _, finish = working(plane, agent, tmp_path)
     plane.down = True
@@ -161,8 +163,8 @@ def test_a_folder_that_cannot_be_used_is_said_and_keeps_nobody_from_ending(plane
     assert worker.exits() == 1
 
 
-def test_what_belongs_elsewhere_or_cannot_be_read_is_left_alone(tmp_path):
-    here, there = Client("http://here"), Client("http://there")
+def test_reports_for_another_control_plane_or_in_unreadable_files_stay(tmp_path):
+    here, there = AgentClient("http://here"), AgentClient("http://there")
     report = {"attempt": "a", "event": "COMPLETED", "output": "\ud800"}
     leftovers.save_reports(tmp_path / "x", RegisteredServer(there, "one", "token", CONFIG, None, 0.0), [report])
     (tmp_path / "x" / "two.json").write_text("{")
@@ -177,7 +179,9 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path):
     (tmp_path / "x").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError):
         leftovers.save_reports(
-            tmp_path / "x", RegisteredServer(Client("http://here"), "one", "t", CONFIG, None, 0.0), [{"attempt": "a"}]
+            tmp_path / "x",
+            RegisteredServer(AgentClient("http://here"), "one", "t", CONFIG, None, 0.0),
+            [{"attempt": "a"}],
         )
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

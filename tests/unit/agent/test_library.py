@@ -1,4 +1,4 @@
-"""The agent as a library: the examples of docs/agent.md, run as they stand."""
+"""The agent as a library: the examples of docs/how-to/write-a-worker-in-python.md, run as they stand."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import sys
 import pytest
 
 from controlplane.agent import Heart, Worker, handler
-from controlplane.agent.callable_child import run_callable
-from controlplane.agent.handlers import REGISTERED, definition_of
+from controlplane.agent.from_code.handlers import REGISTERED, definition_of
+from controlplane.agent.processes.callable_child import run_callable
 from tests.support.standin import ROOT, Refuse, eventually
 
-WORKER, LOAD, SEEN = re.findall(r"```python\n(.*?)```", (ROOT / "docs/agent.md").read_text(), re.DOTALL)
+WORKER, LOAD, SEEN = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs/how-to/write-a-worker-in-python.md").read_text(), re.DOTALL
+)
 
 
 @pytest.fixture
 def run(plane, tmp_path):
-    """Runs a program against the stand-in."""
+    """Run a program against the stand-in."""
     (tmp_path / "tmp").mkdir()
     names = {"RUNTIME": "run", "STATE": "state"}
     folders = {f"CONTROLPLANE_{name}_DIR": str(tmp_path / folder) for name, folder in names.items()}
@@ -72,7 +74,7 @@ def test_a_worker_may_be_given_a_function_as_its_probe(plane, run, tmp_path):
 
 
 def test_a_probe_is_a_function_of_a_module():
-    with pytest.raises(ValueError, match=r"probe: .*<lambda> is no function of a module"):
+    with pytest.raises(ValueError, match=r"probe: .*<lambda> is not a top-level function of a module"):
         Worker(probe=lambda: True)
 
 
@@ -83,7 +85,7 @@ def test_a_heart_has_its_process_seen_until_it_ends(plane, run):
     assert plane.states()[-1] == "TERMINATED_GRACEFULLY"
 
 
-def test_a_heart_that_was_purged_or_declared_dead_is_registered_anew(plane):
+def test_a_heart_that_was_purged_or_declared_dead_registers_again(plane):
     with Heart(plane.url, name="nightly", token="secret"):
         eventually(lambda: "RUNNING" in plane.states())
         for code in ("server_unknown", "server_not_running"):
@@ -111,7 +113,7 @@ def test_the_code_of_a_job_runs_outside_of_one_too(tmp_path, monkeypatch):
 
 
 def test_a_handler_is_a_function_of_a_module():
-    assert definition_of("mail", run_callable) == "mail=controlplane.agent.callable_child:run_callable"
-    with pytest.raises(ValueError, match="is no function of a module"):
+    assert definition_of("mail", run_callable) == "mail=controlplane.agent.processes.callable_child:run_callable"
+    with pytest.raises(ValueError, match="is not a top-level function of a module"):
         handler("local")(lambda payload: payload)
     assert "local" not in REGISTERED

@@ -1,4 +1,4 @@
-"""What the code of jobs writes: split, bounded, sent in order before the end."""
+"""The output of jobs: split into lines, limited, sent in order before the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from controlplane.agent import logs
+from controlplane.agent.from_code import logs
+from controlplane.agent.from_code.logs import BUFFER, DELAY, LINES_WITHOUT_DELAY, OVERHEAD, AttemptLog, LineSplitter
 from controlplane.agent.limits import LINE_LIMIT, LINES_KEPT
-from controlplane.agent.logs import BUFFER, CROWD, DELAY, OVERHEAD, AttemptLog, LineSplitter
 from tests.support.standin import Refuse, eventually
 
 
@@ -76,10 +76,10 @@ def test_a_line_waits_for_others_half_a_second_and_a_hundred_wait_for_none(clock
     clock.now += DELAY
     assert log.take_reports() == [{"event": "LOG", "stream": "STDOUT", "lines": ["a"], "sequence": 0}]
     log.record_answer()
-    log.write_chunk("STDOUT", b"x\n" * (CROWD - 1))
+    log.write_chunk("STDOUT", b"x\n" * (LINES_WITHOUT_DELAY - 1))
     assert log.take_reports() == []
     log.write_chunk("STDOUT", b"x\n")
-    assert len(lines_of(log.take_reports())) == CROWD
+    assert len(lines_of(log.take_reports())) == LINES_WITHOUT_DELAY
 
 
 def test_nothing_more_is_given_before_the_answer(clock):
@@ -88,14 +88,14 @@ def test_nothing_more_is_given_before_the_answer(clock):
     log.write_chunk("STDERR", b"b\n")
     clock.now += DELAY
     assert len(log.take_reports()) == 2
-    log.write_chunk("STDOUT", b"c\n" * CROWD)
+    log.write_chunk("STDOUT", b"c\n" * LINES_WITHOUT_DELAY)
     log.record_answer()
     assert log.next_report_at() is None
     log.record_answer()
-    assert len(lines_of(log.take_reports())) == CROWD
+    assert len(lines_of(log.take_reports())) == LINES_WITHOUT_DELAY
 
 
-def test_the_streams_stay_told_apart_and_in_order(clock):
+def test_the_streams_stay_separate_and_in_order(clock):
     log = AttemptLog()
     for stream, chunk in (("STDOUT", b"1\n2\n"), ("STDERR", b"3\n"), ("STDOUT", b"4\n5")):
         log.write_chunk(stream, chunk)
@@ -105,7 +105,7 @@ def test_the_streams_stay_told_apart_and_in_order(clock):
     ]  # fmt: skip
 
 
-def test_what_comes_while_the_buffer_is_full_is_dropped_with_one_mark(clock):
+def test_lines_for_a_full_buffer_are_dropped_with_one_mark(clock):
     log = AttemptLog()
     line = b"x" * 4000 + b"\n"
     fit = -(-BUFFER // (4000 + OVERHEAD))
@@ -216,7 +216,7 @@ def test_lines_of_an_unreachable_control_plane_come_later_once(plane, agent, tmp
     eventually((tmp_path / "go.b").exists)
     plane.down = True
     go.touch()
-    time.sleep(0.3)  # nothing to poll for: the point is that nothing is heard
+    time.sleep(0.3)  # nothing to poll for: the test needs a silent control plane
     plane.down = False
     finished(plane, attempt)
     assert logged(plane, attempt) == [("STDOUT", "late")]

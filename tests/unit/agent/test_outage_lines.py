@@ -1,12 +1,12 @@
-"""The log of an agent says when the control plane ceases to answer, and when it answers again; no more than that."""
+"""Log lines of an agent at the start and at the end of an outage of the control plane."""
 
 from __future__ import annotations
 
 import pytest
 import structlog.testing
 
-from controlplane.agent.client import Refused, Unreachable
-from controlplane.agent.outage import GIVEN_UP, Outage
+from controlplane.agent.api.client import Refused, Unreachable
+from controlplane.agent.api.outage import GIVEN_UP, Outage
 from tests.support.standin import eventually
 
 BEGIN, END = "Control plane unreachable", "Control plane answers again"
@@ -16,7 +16,7 @@ def lines(text):
     return [event for line in text.splitlines() if "[warning" in line for event in (BEGIN, END) if event in line]
 
 
-def test_an_outage_is_two_lines_however_often_an_agent_tries_meanwhile(plane, agent):
+def test_an_outage_is_two_lines_however_often_an_agent_retries(plane, agent):
     worker = agent()
     job = plane.submit("true")
     eventually(lambda: plane.final(job))
@@ -28,7 +28,7 @@ def test_an_outage_is_two_lines_however_often_an_agent_tries_meanwhile(plane, ag
         eventually(lambda outage=outage: lines(worker.log) == [BEGIN, END] * outage, "two lines each")
 
 
-def test_an_agent_that_starts_during_an_outage_says_so_once(plane, agent):
+def test_an_agent_that_starts_during_an_outage_logs_it_once(plane, agent):
     plane.down = True
     worker = agent()
     eventually(lambda: worker.log.count(BEGIN) > 2)

@@ -1,5 +1,7 @@
-"""The web tier swallows packets and comes back: at the smallest timeouts that are allowed the real heart is heard again
-before its silence counts too long, whenever that begins and however long it lasts."""
+"""Outages of the web tier in all phases, with the smallest allowed timeouts.
+
+The real heartbeat thread gets a response again before its silence counts too long, whenever the outage begins and ends.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from controlplane.agent import heart
-from controlplane.agent.client import Unreachable
+from controlplane.agent.api import heartbeat_thread
+from controlplane.agent.api.client import Unreachable
+from controlplane.agent.api.heartbeat_thread import HeartbeatThread, HeldAttempts
+from controlplane.agent.api.registration import ServerConfig
 from controlplane.agent.fence import Fence
-from controlplane.agent.heart import HeartbeatThread, HeldAttempts
-from controlplane.agent.registration import ServerConfig
 from liveness.conf import timeout_problems, witness_window
 
 # Heartbeat interval, check interval; the timeout is the smallest, or a little more.
@@ -46,7 +48,7 @@ class Swallowing:
 
 
 def beats(config, begins, ends, until):
-    """When the real heart is heard, from 0 on."""
+    """Return the times at which heartbeats of the real thread are answered, from 0 on."""
     clock = Clock()
     server = Swallowing(clock, config, begins, ends)
     heart = HeartbeatThread(
@@ -60,7 +62,7 @@ def beats(config, begins, ends, until):
 
 
 def silences(beat_times, witnessed, first_check, interval, window, until):
-    """What each check counts as silence: observed time as `advance_clock` and observed_now() have it."""
+    """Yield the silence that each check counts: observed time as in `advance_clock` and observed_now()."""
     reading = advanced = heard_observed = 0.0
     was_witnessed, beat_times, witnessed = True, list(beat_times), list(witnessed)
     last_witness = -window
@@ -87,8 +89,8 @@ def test_the_next_answered_beat_comes_within_the_timeout_whatever_the_phase(
 ):
     timeout = more * max(2 * beat, beat + 2 * check)
     assert timeout_problems(timeout=timeout, heartbeat_interval=beat, interval=check) == []
-    monkeypatch.setattr(heart, "full_jitter", lambda failures, cap: cap * jitter)
-    monkeypatch.setattr(heart, "log", Mock())
+    monkeypatch.setattr(heartbeat_thread, "full_jitter", lambda failures, cap: cap * jitter)
+    monkeypatch.setattr(heartbeat_thread, "log", Mock())
     settings.LIVENESS = {"TIMEOUT": timeout, "HEARTBEAT_INTERVAL": beat, "INTERVAL": check}
     config, window = ServerConfig(beat, timeout, 0, 30, 30, "NEVER"), witness_window()
     lasts = [timeout * eighth / 8 for eighth in range(1, 12)] + [window + check, 3 * timeout]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
 
-from controlplane.agent import status_file
-from controlplane.agent.logs import decode_text
-from controlplane.agent.options import build_parser, read_options
-from controlplane.agent.outbox import BATCH_BYTES, Outbox
-from controlplane.agent.outcomes import clean
-from controlplane.agent.policy import ActionPolicy
-from controlplane.agent.runners import ActionNotAllowed, ScriptRunner
+from controlplane.agent.api.outbox import BATCH_BYTES, Outbox
+from controlplane.agent.command_line import build_parser
+from controlplane.agent.fitness import status_file
+from controlplane.agent.from_code.logs import decode_text
+from controlplane.agent.from_code.outcomes import clean
+from controlplane.agent.options import read_options
+from controlplane.agent.runners.policy import ActionPolicy
+from controlplane.agent.runners.runner import ActionNotAllowed
+from controlplane.agent.runners.script import ScriptRunner
 
 PYTHON = f"runtime:python3.{sys.version_info.minor}"
 
@@ -59,7 +62,7 @@ def test_an_unknown_allowance_is_refused_with_a_sentence(wrong):
         ActionPolicy.parse_options(wrong)
 
 
-def test_a_bare_callable_allows_every_module_whatever_else_is_said():
+def test_a_bare_callable_allows_every_module_even_next_to_a_pattern():
     ActionPolicy.parse_options("callable:myapp.*,callable").choose_runner({"type": "callable", "path": "os:getcwd"})
 
 
@@ -76,7 +79,7 @@ def test_a_handler_is_the_call_of_its_function_and_a_tag():
             allowances.choose_runner(action)
 
 
-def test_handlers_are_allowed_unless_something_else_is_said():
+def test_handlers_are_allowed_unless_allow_names_something_else():
     assert ActionPolicy.parse_options(None).runners.keys() == {"script", "callable"}
     assert ActionPolicy.parse_options(None, HANDLERS).runners.keys() == {"script", "callable", "handler"}
     assert ActionPolicy.parse_options("handler", HANDLERS).list_tags() == sorted(
@@ -175,10 +178,10 @@ def test_check_passes_just_before_the_timeout_and_fails_at_it(runtime, monkeypat
     assert status_file.check_status("a/b") is None
     assert status_file.check_status(None) is None
     monkeypatch.setattr(status_file, "read_uptime", lambda: 110.0)
-    assert "not answered for 10 s" in status_file.check_status("a/b")
+    assert "no response for 10 s" in status_file.check_status("a/b")
 
 
-def test_check_says_when_there_is_no_agent_or_a_broken_file(runtime):
+def test_check_explains_that_there_is_no_agent_or_a_broken_file(runtime):
     assert "no agent" in status_file.check_status("a")
     assert "no agents" in status_file.check_status(None)
     status_file.write_status("a", "id", "RUNNING", 10, 0)
@@ -195,6 +198,37 @@ def test_check_notices_that_the_process_id_is_anothers(runtime):
     assert "not running" in status_file.check_status("a")
 
 
+def write_fresh_status(name="a"):
+    status_file.write_status(name, "id", "RUNNING", timeout=10, answered_at=status_file.read_uptime())
+    return status_file.status_path(name)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files to others")
+@pytest.mark.parametrize("foreign", ["file", "folder"])
+def test_check_believes_no_status_file_or_folder_of_another_user(runtime, foreign):
+    path = write_fresh_status()
+    assert status_file.check_status("a") is None
+    os.chown(path if foreign == "file" else runtime, 12345, -1)
+    assert "belongs to user 12345" in status_file.check_status("a")
+    assert "belongs to user 12345" in status_file.check_status(None)
+    assert not status_file.is_running("a")
+
+
+def test_check_follows_no_link_and_opens_no_pipe(runtime, tmp_path):
+    path = write_fresh_status()
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    assert "cannot be read" in status_file.check_status("a")
+    path.unlink()
+    os.mkfifo(path)
+    assert "cannot be read" in status_file.check_status("a")
+    path.unlink()
+    runtime.rename(tmp_path / "moved")
+    runtime.symlink_to(tmp_path / "moved")
+    (tmp_path / "elsewhere.json").rename(tmp_path / "moved" / path.name)
+    assert "cannot be read" in status_file.check_status("a")
+
+
 def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path):
     own = {"JOB_STEP": "of the agent's own"}
     job = {"id": "j", "action": {"type": "script", "command": "true"}, "payload": None}
@@ -206,7 +240,7 @@ def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path):
     assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
 
 
-def test_what_could_not_be_stored_waits_aside_with_what_follows_of_it_and_nothing_else_waits():
+def test_a_report_that_was_not_stored_waits_with_later_ones_of_its_attempt_only():
     outbox = Outbox()
     outbox.add_reports({"attempt": "bad", "event": "STARTED"}, {"attempt": "good", "event": "STARTED"})
     outbox.add_reports({"attempt": "bad", "event": "LOG"})

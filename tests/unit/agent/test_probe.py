@@ -1,15 +1,16 @@
-"""A machine that is not fit for work gets none: a command or a function says so, once in a while."""
+"""A machine that is not fit for work gets none. A command or a function decides that regularly."""
 
 from __future__ import annotations
 
 import pytest
 
-from controlplane.agent.probe import PASSED, SelfCordon
+from controlplane.agent.fitness.probe import PASSED
+from controlplane.agent.fitness.self_cordon import SelfCordon
 from tests.support.standin import alive, eventually
 
 
 def reported_cordons(plane):
-    """What heartbeats said of whether the worker is to get work, repetitions left out."""
+    """Return the self-cordons in the heartbeats, without repetitions."""
     with plane.lock:
         beats = [body for call, body in plane.calls if call == "heartbeat"]
     each = [(body.get("schedulable"), body.get("reason", "")) for body in beats]
@@ -19,7 +20,7 @@ def reported_cordons(plane):
 FAILED = "the probe failed: it ended with status 3: no disk"
 
 
-def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line_and_then_no_more(plane, agent, tmp_path):
+def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line(plane, agent, tmp_path):
     broken = tmp_path / "broken"
     agent("--probe", f"echo looking; if [ -e {broken} ]; then echo no disk >&2; exit 3; fi", "--probe-interval", "0.2")
     before = plane.submit("true")
@@ -90,7 +91,7 @@ def test_a_probe_that_hangs_has_failed_and_is_ended(plane, agent, tmp_path):
     eventually(lambda: not alive(first) or int(pid.read_text()) != first)
 
 
-def test_what_runs_already_goes_on(plane, agent, tmp_path):
+def test_running_jobs_continue(plane, agent, tmp_path):
     broken, go = tmp_path / "broken", tmp_path / "go"
     agent("--probe", f"[ ! -e {broken} ]", "--probe-interval", "0.2")
     attempt = plane.submit(f"while [ ! -e {go} ]; do sleep 0.02; done")
@@ -101,21 +102,23 @@ def test_what_runs_already_goes_on(plane, agent, tmp_path):
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
 
 
-def test_an_agent_that_is_told_to_end_waits_for_no_probe(plane, agent):
+def test_an_ending_agent_waits_for_no_probe(plane, agent):
     worker = agent("--probe", "sleep 1000", "--probe-timeout", "1000")
     eventually(lambda: plane.count("heartbeat") > 1)
     worker.process.terminate()
     assert worker.exits() == 0
 
 
-@pytest.mark.parametrize("interval", ["0", "-1"])
-def test_an_interval_is_more_than_nothing(plane, agent, interval):
+@pytest.mark.parametrize(
+    ("interval", "why"), [("0", "--probe-interval is 0 s but must be more than 0"), ("-1", "is not a duration")]
+)
+def test_an_interval_is_more_than_nothing(plane, agent, interval, why):
     worker = agent("--probe", "true", "--probe-interval", interval)
     assert worker.exits() == 2
-    assert "--probe-interval and --probe-timeout are more than 0" in worker.log
+    assert why in worker.log
 
 
-def test_that_it_is_lifted_is_said_until_a_heartbeat_was_answered():
+def test_a_lifted_cordon_is_sent_until_a_heartbeat_was_answered():
     cordon = SelfCordon()
     cordon.lift("well")
     assert cordon.fields == {}
@@ -124,7 +127,7 @@ def test_that_it_is_lifted_is_said_until_a_heartbeat_was_answered():
     cordon.record_answer(reported)
     assert cordon.fields == reported == {"schedulable": False, "reason": "ill"}
     cordon.lift("well")
-    cordon.record_answer(reported)  # the answer to what was said before
+    cordon.record_answer(reported)  # the response to the heartbeat before
     assert cordon.fields == {"schedulable": True, "reason": "well"}
     cordon.record_answer(cordon.fields)
     assert cordon.fields == {}

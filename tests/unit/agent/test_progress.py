@@ -1,4 +1,4 @@
-"""How far a job says it has come: the last line of a file, once in a while."""
+"""The progress of a job: the last line of a file, reported regularly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.agent import progress, reported_file
-from controlplane.agent.folder import Folder, clear
+from controlplane.agent import progress
+from controlplane.agent.from_code import reported_file
+from controlplane.agent.from_code.progress_file import TAIL_BYTES, ProgressFile
+from controlplane.agent.from_code.reported_file import REPORT_PAUSE
 from controlplane.agent.limits import MESSAGE_LIMIT
-from controlplane.agent.progress_file import TAIL_BYTES, ProgressFile
-from controlplane.agent.reported_file import REPORT_PAUSE
+from controlplane.agent.processes.folder import Folder, clear
 from tests.support.standin import eventually
 from tests.unit.agent.test_logs import Now
 
@@ -52,19 +53,19 @@ def test_the_last_line_counts(file, text, fields):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b" \n\n"])
-def test_nothing_written_is_nothing_said(file, content):
+def test_an_empty_file_reports_nothing(file, content):
     if content is not None:
         file.write_bytes(content)
     assert ProgressFile(file).take_reports() == []
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-def test_whatever_the_code_makes_of_the_file_nobody_waits_for_it(file, make):
+def test_the_agent_never_waits_for_a_strange_file_in_place_of_progress(file, make):
     make(file)
     assert ProgressFile(file).take_reports() == ProgressFile(file).close() == []
 
 
-def test_python_says_it_with_a_function(file):
+def test_python_reports_it_with_a_function(file):
     progress(0.25, "a\n quarter\0")
     assert ProgressFile(file).take_reports() == [{"event": "PROGRESS", "progress": 0.25, "message": "a quarter\ufffd"}]
     progress(7)
@@ -79,7 +80,7 @@ def test_outside_a_job_or_without_its_folder_the_function_does_nothing(file, mon
     assert not file.exists()
 
 
-def test_what_comes_within_a_second_waits_and_what_is_the_same_is_not_said_again(file, clock):
+def test_a_change_within_a_second_waits_and_the_same_line_is_not_reported_again(file, clock):
     one = ProgressFile(file)
     progress(0.1)
     assert one.take_reports()
@@ -107,7 +108,7 @@ def test_while_one_is_not_answered_no_other_is_made_and_then_the_last(file, cloc
     assert one.take_reports() == [{"event": "PROGRESS", "progress": 0.3}]
 
 
-def test_the_last_word_is_said_at_the_end(file, clock):
+def test_the_last_line_is_reported_at_the_end(file, clock):
     one = ProgressFile(file)
     progress(0.1)
     one.take_reports()

@@ -6,8 +6,9 @@ import io
 
 import pytest
 
-from controlplane.agent import checkpoint, context, progress, report_lines
-from controlplane.agent.report_lines import ReportLines
+from controlplane.agent import checkpoint, context, progress
+from controlplane.agent.from_code import report_lines
+from controlplane.agent.from_code.report_lines import ReportLines
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def files(tmp_path):
 
 
 def hand_on(files, *chunks):
-    """What is output; the files have the reports."""
+    """Return the output without the reports, which go into the files."""
     output = io.BytesIO()
     lines = ReportLines(output, files)
     for chunk in chunks:
@@ -57,7 +58,7 @@ def test_a_line_that_never_ends_is_not_held_for_ever(files, monkeypatch):
     assert files["JOB_CHECKPOINT"].read_bytes() == b"2\n"
 
 
-def test_the_functions_of_the_library_say_lines_where_there_are_no_files(monkeypatch, capsys, files):
+def test_the_functions_of_the_library_write_lines_where_there_are_no_files(monkeypatch, capsys, files):
     for variable in files:
         monkeypatch.delenv(variable, raising=False)
     for variable, value in report_lines.describe_lines({"row": 7}).items():

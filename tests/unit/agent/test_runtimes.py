@@ -1,4 +1,4 @@
-"""What a machine can run, with stand-ins for its programs."""
+"""The runtimes of a machine, with stand-ins for their programs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import selectors
 
 import pytest
 
-from controlplane.agent import runtimes
-from controlplane.agent.options import build_parser, read_options
-from controlplane.agent.probe import SelfCordon
-from controlplane.agent.runtimes import COMMANDS, RuntimeWatch, find_runtimes, missing_runtimes
-from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.command_line import build_parser
+from controlplane.agent.fitness import runtimes
+from controlplane.agent.fitness.runtimes import COMMANDS, RuntimeWatch, find_runtimes, missing_runtimes
+from controlplane.agent.fitness.self_cordon import SelfCordon
+from controlplane.agent.options import read_options
+from controlplane.agent.processes.supervisor import Supervisor
 from tests.support.standin import eventually
 
 PROGRAMS = {
@@ -23,7 +24,7 @@ PROGRAMS = {
 
 
 class Watched(Supervisor):
-    """One with a selector of its own."""
+    """A supervisor with its own selector."""
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
@@ -53,12 +54,12 @@ def machine(tmp_path, monkeypatch):
     return folder
 
 
-def test_what_answers_is_found_with_its_version(machine):
+def test_a_program_that_answers_is_found_with_its_version(machine):
     found = find_runtimes(["node", "java", "docker", "gpu", "shell"], os.environ)
     assert found == {"node": "20.11.1", "java": "17.0.9", "gpu": "NVIDIA A100", "shell": "sh"}
 
 
-def test_what_is_found_becomes_tags_and_capabilities(plane, agent, machine):
+def test_runtimes_become_tags_and_capabilities(plane, agent, machine):
     agent("--runtimes", "node,docker")
     eventually(lambda: plane.registrations)
     said = plane.calls[0][1]
@@ -92,7 +93,7 @@ def test_a_worker_whose_runtime_has_gone_is_cordoned_until_it_is_back(tmp_path, 
 
 
 @pytest.mark.parametrize(("name", "program"), [("docker", "docker"), ("gpu", "nvidia-smi")])
-def test_a_worker_whose_daemon_or_driver_does_not_answer_any_more_is_cordoned_until_it_does(
+def test_a_worker_is_cordoned_while_its_daemon_or_driver_does_not_answer(
     machine, supervisor, monkeypatch, name, program
 ):
     monkeypatch.setattr(runtimes, "LOOK_INTERVAL", 0.0)
@@ -101,7 +102,7 @@ def test_a_worker_whose_daemon_or_driver_does_not_answer_any_more_is_cordoned_un
     watch = RuntimeWatch([name], supervisor, os.environ, cordon, lambda: None)
 
     def turn(times=1):
-        """So often it is asked, and answers."""
+        """Run this number of checks."""
         for _ in range(times):
             watch.look()
             ended = eventually(lambda: supervisor.wait() and supervisor.reap_children())
@@ -150,6 +151,6 @@ def test_a_server_is_cordoned_for_as_long_as_there_is_any_cause():
 
 def test_an_unknown_runtime_is_refused_with_a_sentence():
     arguments = build_parser().parse_args(["--url", "http://x", "--token", "t", "--runtimes", "node,cobol"])
-    with pytest.raises(ValueError, match="--runtimes cobol: there are docker"):
+    with pytest.raises(ValueError, match="--runtimes cobol is unknown: use docker"):
         read_options(arguments)
     assert set(COMMANDS) >= {"node", "java", "docker", "podman", "kubectl", "shell", "gpu"}

@@ -1,15 +1,18 @@
 """The secrets that jobs name: found on this machine before their code begins, and in nothing that is reported."""
 
+import html
 import json
 import os
+import re
 import sys
 from pathlib import Path
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
-from controlplane.agent import secret_values
-from controlplane.agent.secret_mask import CUT_FROM, SecretMask
-from controlplane.agent.secret_sources import SIZE_LIMIT, SecretSources, SecretUnavailable
+from controlplane.agent.secrets import values as secret_values
+from controlplane.agent.secrets.mask import CUT_FROM, SecretMask
+from controlplane.agent.secrets.sources import SIZE_LIMIT, SecretSources, SecretUnavailable
 from tests.support.standin import eventually
 
 SECRET = "hunter2-of-the-database"
@@ -34,7 +37,7 @@ def test_code_gets_the_secrets_that_its_environment_and_its_payload_name(plane, 
     assert json.loads((tmp_path / "payload").read_text()) == {"deep": [{"password": SECRET}], "n": 1}
 
 
-def test_what_is_reported_of_code_has_none_of_its_secrets(plane, agent, folder, tmp_path):
+def test_no_report_of_code_has_its_secrets(plane, agent, folder, tmp_path):
     (tmp_path / "leaks.py").write_text(
         "from controlplane.agent import checkpoint, progress\n"
         "def leak(payload):\n"
@@ -62,7 +65,7 @@ def test_what_is_reported_of_code_has_none_of_its_secrets(plane, agent, folder, 
     assert SECRET not in worker.log
 
 
-def test_what_is_a_secret_by_its_name_alone_is_masked_where_people_read_it_and_not_in_an_output(plane, agent):
+def test_a_secret_by_name_alone_is_masked_for_people_and_not_in_an_output(plane, agent):
     env = {"DB_PASSWORD": "of the submitter", "API_TOKEN": "short"}
     says = "echo $DB_PASSWORD, $API_TOKEN; echo $DB_PASSWORD >&2"
     attempts = [plane.submit({"type": "script", "command": f"{says}; exit {n}", "env": env}) for n in (0, 3)]
@@ -72,6 +75,20 @@ def test_what_is_a_secret_by_its_name_alone_is_masked_where_people_read_it_and_n
     assert failed["error"]["traceback"] == "***\n"
     lines = {line for report in plane.reports if report["event"] == "LOG" for line in report["lines"]}
     assert lines == {"***, short", "***"}
+
+
+def test_a_password_in_an_address_is_masked_for_people_and_not_in_an_output(plane, agent):
+    url = "postgresql://user:hunter2@db.example.org/shop"
+    says = f"echo trying {url}; echo cannot reach {url} >&2; echo '0.5 {url}' > $JOB_PROGRESS"
+    attempts = [plane.submit({"type": "script", "command": f"{says}; exit {n}"}) for n in (0, 3)]
+    agent()
+    completed, failed = [eventually(lambda id=id: plane.final(id)) for id in attempts]
+    shown = "postgresql://user:***@db.example.org/shop"
+    assert completed["output"]["stdout"] == f"trying {url}\n"
+    assert failed["error"]["traceback"] == f"cannot reach {shown}\n"
+    lines = {line for report in plane.reports if report["event"] == "LOG" for line in report["lines"]}
+    assert lines == {f"trying {shown}", f"cannot reach {shown}"}
+    assert {report["message"] for report in plane.reports if report["event"] == "PROGRESS"} == {shown}
 
 
 def test_a_secret_comes_from_a_file_a_variable_or_a_command_in_this_order(plane, agent, tmp_path, folder, monkeypatch):
@@ -86,12 +103,10 @@ def test_a_secret_comes_from_a_file_a_variable_or_a_command_in_this_order(plane,
     agent("--secrets-dir", str(folder), "--secret-command", command)
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
     assert json.loads((tmp_path / "found").read_text()) == [SECRET, "of the variable", "command says other"]
-    assert (tmp_path / "asked").read_text().splitlines() == ["of the variable"]  # once, for what nobody else has
+    assert (tmp_path / "asked").read_text().splitlines() == ["of the variable"]  # once, because no other file has it
 
 
-def test_a_secret_that_the_worker_does_not_have_fails_the_attempt_before_its_code_begins(
-    plane, agent, folder, tmp_path
-):
+def test_a_missing_secret_fails_the_attempt_before_its_code_starts(plane, agent, folder, tmp_path):
     (folder / "empty").touch()
     cases = {
         "missing": "the secret command found no missing: it ended with status 4",
@@ -110,7 +125,7 @@ def test_a_secret_that_the_worker_does_not_have_fails_the_attempt_before_its_cod
     assert "vault is sealed" in worker.log and "vault is sealed" not in json.dumps(plane.reports)
 
 
-def test_without_any_source_the_error_says_that_there_is_no_such_secret(plane, agent):
+def test_without_any_source_the_error_names_the_missing_secret(plane, agent):
     attempt = plane.submit({"type": "script", "command": "true", "env": {"X": NAMED}})
     agent()
     error = eventually(lambda: plane.final(attempt))["error"]
@@ -148,7 +163,12 @@ def test_a_file_may_be_a_link_and_must_be_a_file_of_text(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert sources.find("link") == "of a link"
     assert sources.find("nothing") is None
-    for name, why in {"folder": "no file", "pipe": "no file", "binary": "UTF-8", "large": "bytes or more"}.items():
+    for name, why in {
+        "folder": "not a regular file",
+        "pipe": "not a regular file",
+        "binary": "UTF-8",
+        "large": "bytes or more",
+    }.items():
         with pytest.raises(SecretUnavailable, match=why):
             sources.find(name)
 
@@ -172,7 +192,7 @@ def test_a_mask_finds_how_a_secret_is_written(text):
     assert not any(part in masked for part in ("hunter2", "quo", "line one", "%2Fb"))
 
 
-def test_what_is_too_short_to_be_told_from_other_text_is_left():
+def test_a_secret_as_short_as_a_common_text_is_not_masked():
     assert SecretMask(["abc", ""]).mask_text("abc, and the alphabet") == "abc, and the alphabet"
 
 
@@ -224,13 +244,15 @@ def test_an_argument_that_is_called_secret_is_no_reference():
         {"secret_value": "x" * (secret_values.LONGEST + 1)},
     ],
 )
-def test_what_looks_like_a_secret_and_is_none_is_a_problem(wrong):
+def test_an_object_that_is_only_similar_to_a_secret_is_a_problem(wrong):
     assert secret_values.find_problem({"deep": [wrong]})
 
 
 def test_there_are_only_so_many_secrets():
-    assert secret_values.find_problem([NAMED] * secret_values.MOST) is None
-    assert secret_values.find_problem([NAMED] * (secret_values.MOST + 1)) == "There are 101 secrets; at most 100."
+    assert secret_values.find_problem([NAMED] * secret_values.SECRETS_LIMIT) is None
+    assert (
+        secret_values.find_problem([NAMED] * (secret_values.SECRETS_LIMIT + 1)) == "There are 101 secrets; at most 100."
+    )
 
 
 def test_a_value_that_comes_back_masked_is_a_problem_and_can_be_restored():
@@ -273,9 +295,47 @@ def test_a_line_of_the_log_masks_what_looks_secret_and_rows_of_the_database():
         ({"deep": {"password": "hunter2"}, "n": 1}, "{'deep': {'password': '***'}, 'n': 1}"),
     ],
 )
-def test_what_python_shows_of_arguments_masks_what_looks_secret(arguments, shown):
+def test_the_repr_of_arguments_is_masked_where_a_name_looks_secret(arguments, shown):
     assert secret_values.mask_arguments(f"(1,) {arguments!r}") == f"(1,) {shown}"
 
 
 def test_arguments_that_were_cut_show_no_part_of_a_secret():
     assert secret_values.mask_arguments("() {'n': 1, 'password': 'hunt") == "() {'n': 1, 'password': '***'"
+
+
+@pytest.mark.parametrize("secret", ["p/a s+s&w=ö?<b>\"q' ~!*()#", "https://user:p%2Fw@example.org/a?b=c d", "a/b+c=="])
+def test_a_secret_is_masked_however_an_address_json_or_html_writes_it(secret):
+    in_json = json.dumps(secret)
+    written = [
+        secret,
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        urlencode({"q": secret}),
+        quote(secret, safe="!~*'()"),
+        quote(secret, safe="!#$%&'()*+,/:;=?@[]~"),
+        quote_plus(secret, safe="/"),
+        re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
+        in_json,
+        json.dumps(secret, ensure_ascii=False),
+        in_json.replace("/", r"\/"),
+        in_json.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026"),
+        repr(secret),
+        html.escape(secret),
+    ]
+    mask = SecretMask([secret])
+    assert {mask.mask_text(text).strip("\"'").removeprefix("q=") for text in written} == {"***"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://user:hun@ter2@host:5432/db", "postgresql://user:***@host:5432/db"),
+        ("redis://:hunter2@host and amqp://a:hunter2@b//", "redis://:***@host and amqp://a:***@b//"),
+        (r'"postgresql:\/\/user:hunter2@host\/db"', r'"postgresql:\/\/user:***@host\/db"'),
+        ("to=postgresql%3A%2F%2Fuser%3Ahunter2%40host%2Fdb", "to=postgresql%3A%2F%2Fuser%3A***%40host%2Fdb"),
+        ("http://host:8000/a@b http://[::1]:80 me@example.org", "http://host:8000/a@b http://[::1]:80 me@example.org"),
+    ],
+)
+def test_a_log_line_has_no_password_of_an_address(text, shown):
+    assert secret_values.mask_event(None, "", {"event": text, "n": 1}) == {"event": shown, "n": 1}

@@ -1,4 +1,4 @@
-"""Whose code gives no sign of life is not listed by runner heartbeats, while its worker goes on."""
+"""Runner heartbeats do not list an attempt whose code gives no sign of life, although its worker is alive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controlplane.agent import process_view
-from controlplane.agent.heart import HeldAttempts
+from controlplane.agent.api.heartbeat_thread import HeldAttempts
+from controlplane.agent.processes import process_view
 from tests.support.standin import eventually
 from tests.unit.agent.test_fence_and_heart import clock, heart, server  # noqa: F401
 
@@ -18,14 +18,14 @@ HOLD_LOCK = "import ctypes, time\ndef hang(_):\n    ctypes.PyDLL(None).sleep(100
 
 
 def listed(plane, *, ever: bool = False) -> dict[str, int]:
-    """What the last heartbeat with runner heartbeats listed, or any."""
+    """Return the attempts in the last heartbeat with runner heartbeats, or in all of them."""
     with plane.lock:
         bodies = [body["running"] for call, body in plane.calls if call == "heartbeat" and "running" in body]
     return {item["attempt"]: item["pid"] for body in (bodies if ever else bodies[-1:]) for item in body}
 
 
 def code_of(pid: int) -> int:
-    """The process of the code, which the first beat may not have known: it listed what was about to start or be it."""
+    """Return the process of the code. The first heartbeat may list a process that had not become the code yet."""
 
     def find() -> int | None:
         if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep"):

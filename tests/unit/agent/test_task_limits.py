@@ -1,4 +1,4 @@
-"""How long a task may take here, and how much memory it may have."""
+"""Limits of a task: its time and its memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from controlplane.agent import memory
 from controlplane.agent.attempt import explain_kill
-from controlplane.agent.child_process import ChildExit
-from controlplane.agent.memory import KernelKills, parse_size
-from controlplane.agent.options import build_parser
-from controlplane.agent.runners import failure_of
+from controlplane.agent.command_line import build_parser
+from controlplane.agent.fitness import memory
+from controlplane.agent.fitness.memory import KernelKills, parse_size
+from controlplane.agent.processes.child_process import ChildExit
+from controlplane.agent.runners.runner import failure_of
 from tests.support.standin import eventually
 
 GREEDY = "import time; held = bytearray(300 * 1024 * 1024); time.sleep(1000)"
@@ -39,13 +39,13 @@ def test_a_size_is_written_like_this(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "much", "1X", "1 2", "nan"])
-def test_what_is_no_size_ends_an_agent_before_it_begins(plane, agent, text):
+def test_a_wrong_size_ends_an_agent_before_it_starts(plane, agent, text):
     worker = agent(f"--memory-limit={text}")
     assert worker.exits() == 2
-    assert "is no size: it is like 512M or 2G" in worker.log
+    assert "is not a size: write it like 512M or 2G" in worker.log
 
 
-def test_a_task_that_names_no_timeout_has_that_of_the_agent_and_one_that_does_its_own(plane, agent):
+def test_a_task_without_a_timeout_has_that_of_the_agent_and_otherwise_its_own(plane, agent):
     agent("--task-timeout", "0.3")
     short, own = plane.submit("sleep 1000"), plane.submit("sleep 0.6", timeout=1000)
     assert error(plane, short) == {"code": "STEP_TIMEOUT", "message": "exceeded its timeout of 0.3 s", "traceback": ""}
@@ -55,7 +55,7 @@ def test_a_task_that_names_no_timeout_has_that_of_the_agent_and_one_that_does_it
 def test_a_timeout_is_more_than_nothing(plane, agent):
     worker = agent("--task-timeout", "0")
     assert worker.exits() == 2
-    assert "--task-timeout is more than 0" in worker.log
+    assert "--task-timeout is 0 s but must be more than 0" in worker.log
 
 
 def test_a_task_with_too_much_memory_is_killed_alone_and_failed(plane, agent, tmp_path):
@@ -70,13 +70,13 @@ def test_a_task_with_too_much_memory_is_killed_alone_and_failed(plane, agent, tm
     assert eventually(lambda: plane.final(modest))["event"] == "COMPLETED"
 
 
-def test_what_a_task_starts_counts_too(plane, agent):
+def test_processes_that_a_task_starts_count_too(plane, agent):
     agent("--memory-limit", "200M")
     started = plane.submit(f"setsid {sys.executable} -c '{GREEDY}' & wait")
     assert error(plane, started)["code"] == "OUT_OF_MEMORY"
 
 
-def test_what_processes_share_counts_once(plane, agent):
+def test_memory_that_processes_share_counts_once(plane, agent):
     sharing = (
         "import os, time; held = bytearray(b'x') * (120 * 1024 * 1024); pids = [os.fork() for _ in range(3)]; "
         "time.sleep(3 if 0 not in pids else 1000)"
@@ -88,7 +88,7 @@ def test_what_processes_share_counts_once(plane, agent):
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """The counters of a kernel: `kernel(3)`."""
+    """Fake the counters of a kernel: `kernel(3)`."""
     own = tmp_path / "cgroup/job/memory.events"
     own.parent.mkdir(parents=True)
     (tmp_path / "self").mkdir()
@@ -105,7 +105,7 @@ def kernel(tmp_path, monkeypatch):
     return count
 
 
-def test_what_the_kernel_killed_lately_is_known(kernel):
+def test_a_recent_kill_by_the_kernel_is_known(kernel):
     kills = KernelKills()
     assert not kills.has_killed()
     kernel(1)
@@ -116,14 +116,14 @@ def test_what_the_kernel_killed_lately_is_known(kernel):
     assert not kills.has_killed()
 
 
-def test_where_our_own_group_does_not_say_the_machine_does(kernel, tmp_path):
+def test_where_our_own_group_has_no_counter_the_machine_has(kernel, tmp_path):
     kernel.own.unlink()
     kills = KernelKills()
     (tmp_path / "vmstat").write_text("pgfault 5\noom_kill 100\n")
     assert kills.has_killed()
 
 
-def test_where_nobody_says_nothing_is_known(kernel, tmp_path):
+def test_without_any_counter_nothing_is_known(kernel, tmp_path):
     kernel.own.unlink()
     (tmp_path / "vmstat").unlink()
     assert not KernelKills().has_killed()
@@ -138,7 +138,7 @@ def test_where_nobody_says_nothing_is_known(kernel, tmp_path):
         (1, 1, "exited with status 1"),
     ],
 )
-def test_code_that_the_kernel_killed_for_want_of_memory_is_lost_and_its_error_says_why(kernel, status, kills, message):
+def test_code_that_the_kernel_killed_for_memory_is_lost_and_its_error_explains_it(kernel, status, kills, message):
     known = KernelKills()
     kernel(kills)
     ended = ChildExit("a", 1, status, b"", b"")
@@ -147,10 +147,10 @@ def test_code_that_the_kernel_killed_for_want_of_memory_is_lost_and_its_error_sa
     assert report["error"]["code"] == ("WORKER_CRASHED" if status < 0 else "EXIT_1")
 
 
-def test_what_its_exit_status_means_is_told_by_the_agent_itself():
+def test_the_help_explains_the_exit_status():
     help_text = " ".join(build_parser().format_help().split())
     assert (
-        "exit status: 0 told to end" in help_text
-        and "; 1 ended otherwise" in help_text
-        and "; 2 could not begin" in help_text
+        "exit status: 0 it was asked to end" in help_text
+        and "; 1 any other end" in help_text
+        and "; 2 it could not start" in help_text
     )

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from controlplane.agent.client import Unreachable
-from controlplane.agent.outbox import Outbox
-from controlplane.agent.transport import TransportThread
+from controlplane.agent.api.client import Unreachable
+from controlplane.agent.api.outbox import Outbox
+from controlplane.agent.api.transport import TransportThread
 
 ASKED = 0.3
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.agent import environment, folder
-from controlplane.agent.callable_child import run_callable
+from controlplane.agent.from_code.outcomes import DEPTH_LIMIT, TooDeep, parse, report_of
 from controlplane.agent.limits import RESULT_KEPT, SIZE_LIMIT
-from controlplane.agent.outcomes import DEPTH_LIMIT, TooDeep, parse, report_of
+from controlplane.agent.processes import environment, folder
+from controlplane.agent.processes.callable_child import run_callable
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, eventually
 
@@ -52,7 +52,7 @@ def nested(levels: int) -> str:
 
 @pytest.fixture
 def call(plane, agent, tmp_path):
-    """Calls a function of STRANGE on an agent; at the end it is there still, and a job that it had all the time."""
+    """Call a function of STRANGE on an agent. Afterwards the agent and another of its jobs still run."""
     (tmp_path / "strange.py").write_text(STRANGE)
     bystander = plane.submit(f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
     worker = agent()
@@ -90,7 +90,7 @@ def test_the_depth_of_an_output_is_limited_in_the_child_and_again_in_the_agent()
     assert report_of(f'{{"output": {beyond}}}'.encode())["error"]["code"] == "OUTPUT_TOO_DEEP"
 
 
-def test_of_what_was_handed_back_no_more_is_read_than_a_limit():
+def test_a_result_is_read_up_to_a_limit():
     assert RESULT_KEPT > 2 * SIZE_LIMIT, "an output at its limit, and an error in escapes, come through"
     assert report_of(b"x" * (RESULT_KEPT + 1))["error"]["code"] == "OUTPUT_TOO_LARGE"
     assert report_of(b"") is report_of(b'{"outp') is None
@@ -98,7 +98,7 @@ def test_of_what_was_handed_back_no_more_is_read_than_a_limit():
     assert len(json.dumps(report_of(long.encode()))) < 20_000
 
 
-def test_what_escapes_by_setsid_nohup_or_a_double_fork_ends_with_the_timeout(plane, agent, tmp_path):
+def test_code_that_escapes_by_setsid_nohup_or_a_double_fork_ends_with_the_timeout(plane, agent, tmp_path):
     agent()
     attempt = plane.submit(f"{escaping(tmp_path / 'pids')}; wait", timeout=2)
     pids = escaped(tmp_path / "pids")
@@ -158,14 +158,19 @@ def test_jobs_get_the_environment_without_what_configures_a_control_plane():
     assert environment.for_jobs({"DATABASE_URL": "of my app"}, {"DATABASE_URL"}) == {"DATABASE_URL": "of my app"}
 
 
-def test_every_variable_that_the_documentation_lists_stays_with_the_control_plane_but_for_those_of_the_log():
-    table = (ROOT / "docs/settings.md").read_text().partition("| environment | default | |")[2].partition("\n\n")[0]
+def test_every_documented_variable_but_those_of_the_log_stays_with_the_control_plane():
+    table = (
+        (ROOT / "docs/reference/settings.md")
+        .read_text()
+        .partition("| environment | default | |")[2]
+        .partition("\n\n")[0]
+    )
     names = {name.strip("` ") for line in table.splitlines()[2:] for name in line.split("|")[1].split(",")}
     handed_on = set(environment.for_jobs(dict.fromkeys(names, "")))
-    assert handed_on == {"LOG_LEVEL", "LOG_FORMAT"}, "name it in controlplane.agent.environment.OWN"
+    assert handed_on == {"LOG_LEVEL", "LOG_FORMAT"}, "name it in controlplane.agent.processes.environment.OWN"
 
 
-def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_reaper_or_of_its_agent(plane, agent):
+def test_a_job_finds_no_token_in_the_environment_of_itself_its_reaper_or_its_agent(plane, agent):
     worker = agent("--pass-env", "SOME_OTHER, CONTROLPLANE_TOKEN")
     attempt = plane.submit("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'; id")
     output = eventually(lambda: plane.final(attempt))["output"]["stdout"]
@@ -176,7 +181,7 @@ def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_reaper_or_of_
 def test_a_token_on_the_command_line_works_with_a_warning_and_one_in_a_file_without(plane, agent, tmp_path):
     warned = agent("--token", "secret")
     eventually(lambda: plane.count("heartbeat"))
-    assert "--token is seen by" in warned.log
+    assert "--token is visible to" in warned.log
     (tmp_path / "token").write_text("secret")
     silent = agent("--name", "b", "--token-file", str(tmp_path / "token"))
     # By its name: the stand-in knows one server, so from then on they register in turns.
@@ -186,7 +191,7 @@ def test_a_token_on_the_command_line_works_with_a_warning_and_one_in_a_file_with
 
 def test_an_agent_is_closed_to_other_processes_of_its_user():
     code = (
-        "import ctypes; from controlplane.agent import environment; environment.close();"
+        "import ctypes; from controlplane.agent.processes import environment; environment.close();"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), environment.TOKEN in environment.os.environ)"
     )
     env = {**os.environ, "CONTROLPLANE_TOKEN": "secret"}

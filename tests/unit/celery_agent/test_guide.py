@@ -1,22 +1,22 @@
-"""The guide says what is there."""
+"""The guide to the Celery protection agrees with the code."""
 
 import re
 from dataclasses import fields
 
-from controlplane.agent.celery.options import Options
+from controlplane.agent.celery.options import CeleryOptions
 from tests.support.standin import ROOT
 
-GUIDE = (ROOT / "docs" / "celery.md").read_text()
+GUIDE = (ROOT / "docs/reference/celery.md").read_text()
 
 
-def test_every_option_is_in_the_guide_and_every_one_in_the_guide_is_there():
+def test_the_guide_lists_exactly_the_options_of_the_code():
     table = GUIDE.partition("## Settings")[2].partition("\n## ")[0]
     listed = {name for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert listed == {field.name for field in fields(Options)} - {"url", "token"}
+    assert listed == {field.name for field in fields(CeleryOptions)} - {"url", "token"}
 
 
-def test_the_defaults_in_the_guide_are_those_of_the_options():
+def test_the_guide_has_the_defaults_of_the_code():
     table = GUIDE.partition("## Settings")[2].partition("\n## ")[0]
-    for field in fields(Options):
+    for field in fields(CeleryOptions):
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
             assert f"| `{field.name}` | {field.default:g} |" in table

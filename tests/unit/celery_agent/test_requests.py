@@ -11,32 +11,27 @@ from billiard.einfo import ExceptionInfo
 from celery import Celery
 from celery.exceptions import Ignore
 from celery.worker.request import Request, create_request_cls
+from kombu import Connection
 
-from controlplane.agent.celery.options import Options
-from controlplane.agent.celery.requests import request_class
-
-
-class Protection:
-    """Keeps the lines that are meant for the heart."""
-
-    def __init__(self):
-        self.jobs, self.open, self.lines, self.options = None, set(), [], Options(url="", token="")
-
-    def tell(self, *line):
-        self.lines.append(line)
-
-    def settled(self, tag):
-        self.open.discard(tag)
+from controlplane.agent.celery.messages import TaskEnded
+from controlplane.agent.celery.options import CeleryOptions
+from controlplane.agent.celery.worker.context import WorkerContext
+from controlplane.agent.celery.worker.requests import _text, request_class
+from controlplane.agent.celery.worker.settlement import Settlement
 
 
 @pytest.fixture
-def protection():
-    return Protection()
+def sent():
+    """Return the messages for the heart process."""
+    return []
 
 
 @pytest.fixture
-def make_request(protection):
+def make_request(sent):
     app = Celery("orders", set_as_current=False)
+    worker = SimpleNamespace(app=app)
+    context = WorkerContext(worker, CeleryOptions(), "me", "memory", Connection("memory://"), sent.append)
+    settlement = Settlement(context, early=None)
 
     @app.task(name="orders.send", shared=False)
     def send():
@@ -48,7 +43,7 @@ def make_request(protection):
         task = app.tasks["orders.send"]
         task.acks_late = acks_late
         pool = SimpleNamespace(apply_async=None)
-        made = create_request_cls(request_class(Request, protection), task, pool, "here", None, app=app)
+        made = create_request_cls(request_class(Request, context, settlement, None), task, pool, "here", None, app=app)
         message = SimpleNamespace(
             headers={"id": "a", "task": "orders.send"}, body=b"", payload=((), {}, {}), content_type="application/json",
             content_encoding="utf-8", delivery_tag="tag", delivery_info={}, properties={},
@@ -58,22 +53,22 @@ def make_request(protection):
     return make
 
 
-def ends(protection):
-    return [line[2] for line in protection.lines if line[0] == "-"]
+def ends(sent):
+    return [message.outcome for message in sent if isinstance(message, TaskEnded)]
 
 
 @pytest.mark.parametrize("acks_late", [True, False])
-def test_a_task_that_returns_is_completed_once_whenever_it_is_acknowledged(make_request, protection, acks_late):
+def test_a_task_that_returns_completes_once_with_early_and_late_acks(make_request, sent, acks_late):
     request = make_request(acks_late)
     request.on_accepted(7, 0.0)
     if not acks_late:
         request.acknowledge()
     request.on_success((False, "done", 0.1))
-    assert ends(protection) == ["COMPLETED"]
+    assert ends(sent) == ["COMPLETED"]
 
 
 @pytest.mark.parametrize("acks_late", [True, False])
-def test_a_task_that_is_to_be_ignored_has_not_failed_whenever_it_is_acknowledged(make_request, protection, acks_late):
+def test_an_ignored_task_has_not_failed_with_early_and_late_acks(make_request, sent, acks_late):
     request = make_request(acks_late)
     request.on_accepted(7, 0.0)
     if not acks_late:
@@ -83,7 +78,7 @@ def test_a_task_that_is_to_be_ignored_has_not_failed_whenever_it_is_acknowledged
     except Ignore:
         problem = ExceptionInfo(internal=True)
     request.on_success((True, problem, 0.1))
-    assert ends(protection) == ["COMPLETED"]
+    assert ends(sent) == ["COMPLETED"]
 
 
 def test_a_request_is_freed_with_its_last_reference(make_request):
@@ -94,3 +89,10 @@ def test_a_request_is_freed_with_its_last_reference(make_request):
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_the_error_of_a_task_masks_passwords_in_addresses():
+    error = ConnectionError("cannot reach postgresql://user:hunter2@db.example.org/shop")
+    assert _text(SimpleNamespace(exception=error)) == (
+        "ConnectionError: cannot reach postgresql://user:***@db.example.org/shop"
+    )

@@ -1,4 +1,4 @@
-"""Messages of a lost worker go back once, to where they were, on a real Redis."""
+"""The return of a lost worker's messages to their queues, once, on a real Redis."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import warnings
 import pytest
 from kombu import Connection, Exchange, Queue
 
-from controlplane.agent.celery import keys
-from controlplane.agent.celery.holdings import Holdings
+from controlplane.agent.celery.broker import keys
+from controlplane.agent.celery.broker.restoring import Loss, Outcome
+from controlplane.agent.celery.broker.unacked import UnackedMessages
 from controlplane.agent.celery.quarantine import main
-from controlplane.agent.celery.restoring import Loss, Outcome
 
 LOSS = Loss("dead", "killed", limit=3)
 
 
 class Broker:
-    """Publishes, and takes as a worker of that instance does that never acknowledges."""
+    """Publishes messages, and takes them like a worker that never acknowledges."""
 
     def __init__(self, url: str, **options: object) -> None:
         self.url, self.options = url, options
@@ -46,7 +46,7 @@ class Broker:
         return [str(message.headers["id"]) for message in taken if message]
 
     def losses(self, queue: str = "orders") -> dict[str, int]:
-        """Of what waits in the queue, the next one first."""
+        """Return the losses of the messages in a queue by id, the next message first."""
         items = [json.loads(item) for item in reversed(self.connect().channel().client.lrange(queue, 0, -1))]
         return {item["headers"]["id"]: item["headers"].get("losses", 0) for item in items}
 
@@ -60,10 +60,10 @@ def broker(redis, redis_server):
 
 
 @pytest.fixture
-def holdings(broker):
-    holdings = Holdings(Connection(broker.url))
-    yield holdings
-    holdings.close()
+def unacked(broker):
+    unacked = UnackedMessages(Connection(broker.url))
+    yield unacked
+    unacked.close()
 
 
 def tag_of(redis, name, instance="dead"):
@@ -71,19 +71,19 @@ def tag_of(redis, name, instance="dead"):
     return next(tag.decode() for tag, data in items if json.loads(data)[0]["headers"]["id"] == name)
 
 
-def test_suspects_go_to_the_tail_with_a_loss_and_bystanders_to_the_head_in_their_order(broker, holdings, redis):
+def test_suspects_return_to_the_tail_with_a_loss_and_others_to_the_head(broker, unacked, redis):
     broker.publish("a", "b", "c", "waiting")
     assert broker.take("dead", 3) == ["a", "b", "c"]
-    outcomes = holdings.give_back_all("dead", LOSS, {tag_of(redis, "a")})
+    outcomes = unacked.give_back_all("dead", LOSS, {tag_of(redis, "a")})
     assert outcomes == {Outcome.RESTORED: 3}
     assert list(broker.losses().items()) == [("b", 0), ("c", 0), ("waiting", 0), ("a", 1)]
-    assert holdings.count("dead") == 0 and not redis.exists("unacked_index:dead")
+    assert unacked.count("dead") == 0 and not redis.exists("unacked_index:dead")
 
 
-def test_when_nobody_knows_what_ran_all_are_suspects(broker, holdings):
+def test_all_messages_are_suspects_if_the_running_tasks_are_unknown(broker, unacked):
     broker.publish("a", "b")
     broker.take("dead", 2)
-    holdings.give_back_all("dead", LOSS, None)
+    unacked.give_back_all("dead", LOSS, None)
     assert broker.losses() == {"a": 1, "b": 1}
 
 
@@ -94,10 +94,10 @@ def test_ten_rescuers_at_once_restore_each_message_once(broker, redis):
     gate, outcomes = threading.Barrier(10), []
 
     def rescue():
-        holdings = Holdings(Connection(broker.url))
+        unacked = UnackedMessages(Connection(broker.url))
         gate.wait()
-        outcomes.append(holdings.give_back_all("dead", LOSS, set()))
-        holdings.close()
+        outcomes.append(unacked.give_back_all("dead", LOSS, set()))
+        unacked.close()
 
     threads = [threading.Thread(target=rescue) for _ in range(10)]
     for thread in threads:
@@ -108,136 +108,136 @@ def test_ten_rescuers_at_once_restore_each_message_once(broker, redis):
     assert redis.llen("orders") == 30 and set(broker.losses()) == set(names)
 
 
-def test_a_late_ack_of_the_dead_worker_touches_only_its_own_emptied_hash(broker, holdings, redis):
+def test_a_late_ack_of_a_dead_worker_changes_only_its_own_hash(broker, unacked, redis):
     broker.publish("a")
     broker.take("dead", 1)
     tag, zombie = tag_of(redis, "a"), broker.open[-1]
-    holdings.give_back_all("dead", LOSS, None)
+    unacked.give_back_all("dead", LOSS, None)
     broker.take("living", 1)
     zombie.default_channel.qos.ack(tag)
     assert redis.hkeys(keys.unacked("living")) == [tag.encode()], "the copy of the living is still there to restore"
 
 
-def test_just_at_the_limit_a_suspect_is_restored(broker, holdings):
+def test_just_at_the_limit_a_suspect_is_restored(broker, unacked):
     broker.publish("a")
     for _ in range(LOSS.limit):
         broker.take("dead", 1)
-        assert holdings.give_back_all("dead", LOSS, None) == {Outcome.RESTORED: 1}
+        assert unacked.give_back_all("dead", LOSS, None) == {Outcome.RESTORED: 1}
     assert broker.losses() == {"a": LOSS.limit}
 
 
-def test_over_the_limit_a_suspect_is_quarantined_and_waits_for_somebody_to_report_it(broker, holdings, redis):
+def test_over_the_limit_a_suspect_is_quarantined_until_it_is_reported(broker, unacked, redis):
     broker.publish("a")
     for _ in range(LOSS.limit + 1):
         broker.take("dead", 1)
-        outcomes = holdings.give_back_all("dead", LOSS, None)
+        outcomes = unacked.give_back_all("dead", LOSS, None)
     assert outcomes == {Outcome.QUARANTINED: 1}
-    assert not redis.llen("orders") and not holdings.count("dead")
-    assert holdings.unreported() == ["a"]
-    entry = holdings.take_unreported("a", "living")
+    assert not redis.llen("orders") and not unacked.count("dead")
+    assert unacked.unreported() == ["a"]
+    entry = unacked.take_unreported("a", "living")
     assert entry["losses"] == 4 and entry["message"]["headers"]["id"] == "a"
-    assert holdings.take_unreported("a", "another") is None, "one reports it"
-    holdings.reported("a")
-    assert holdings.unreported() == []
+    assert unacked.take_unreported("a", "another") is None, "one reports it"
+    unacked.record_stored("a", "a", "work")
+    assert unacked.unreported() == []
 
 
-def test_what_is_quarantined_is_listed_and_sent_again_as_if_it_had_never_been_lost(broker, holdings, redis, capsys):
+def test_quarantined_tasks_are_listed_and_sent_again_without_losses(broker, unacked, redis, capsys):
     broker.publish("a")
     broker.take("dead", 1)
-    holdings.give_back_all("dead", Loss("dead", "killed", limit=0), None)
+    unacked.give_back_all("dead", Loss("dead", "killed", limit=0), None)
     assert main([broker.url]) == 0 and "a work 1 losses" in capsys.readouterr().out
     assert main([broker.url, "--send", "a", "b"]) == 1
     assert capsys.readouterr().out == "a: sent\nb: not in quarantine\n"
-    assert broker.losses() == {"a": 0} and not holdings.quarantined() and not holdings.unreported()
+    assert broker.losses() == {"a": 0} and not unacked.quarantined() and not unacked.unreported()
 
 
-def test_a_bystander_that_was_a_suspect_often_is_restored_nonetheless(broker, holdings):
+def test_a_task_at_the_limit_is_restored_if_it_did_not_run(broker, unacked):
     broker.publish("a")
     for _ in range(LOSS.limit):
         broker.take("dead", 1)
-        holdings.give_back_all("dead", LOSS, None)
+        unacked.give_back_all("dead", LOSS, None)
     broker.take("dead", 1)
-    assert holdings.give_back_all("dead", LOSS, set()) == {Outcome.RESTORED: 1}
+    assert unacked.give_back_all("dead", LOSS, set()) == {Outcome.RESTORED: 1}
     assert broker.losses() == {"a": LOSS.limit}
 
 
-def test_through_a_direct_exchange_it_goes_back_to_the_queue_that_is_bound(broker, holdings):
+def test_a_message_from_a_direct_exchange_returns_to_the_bound_queue(broker, unacked):
     queue = Queue("letters", Exchange("post", type="direct"), routing_key="abroad")
     broker.publish("a", queue=queue)
     broker.take("dead", 1, queue)
-    holdings.give_back_all("dead", LOSS, set())
+    unacked.give_back_all("dead", LOSS, set())
     assert broker.losses("letters") == {"a": 0}
 
 
-def test_through_a_topic_exchange_too_when_its_type_is_known(broker):
+def test_a_message_from_a_topic_exchange_returns_if_the_type_is_known(broker):
     queue = Queue("letters", Exchange("topical", type="topic"), routing_key="abroad.#")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         broker.publish("a", queue=Queue("letters", queue.exchange, routing_key="abroad.far"))
     broker.take("dead", 1, queue)
-    holdings = Holdings(Connection(broker.url), {"topical": "topic"})
-    assert holdings.give_back_all("dead", LOSS, set())[Outcome.RESTORED] == 1
-    holdings.close()
+    unacked = UnackedMessages(Connection(broker.url), {"topical": "topic"})
+    assert unacked.give_back_all("dead", LOSS, set())[Outcome.RESTORED] == 1
+    unacked.close()
 
 
-def test_where_no_queue_is_bound_any_more_the_message_stays_and_is_not_lost(broker, holdings, redis):
+def test_a_message_stays_held_if_no_queue_is_bound_any_more(broker, unacked, redis):
     queue = Queue("letters", Exchange("post", type="direct"), routing_key="abroad")
     broker.publish("a", queue=queue)
     broker.take("dead", 1, queue)
     redis.delete("_kombu.binding.post")
-    assert holdings.give_back_all("dead", LOSS, set()) == {Outcome.HOMELESS: 1}
-    assert holdings.count("dead") == 1
+    assert unacked.give_back_all("dead", LOSS, set()) == {Outcome.HOMELESS: 1}
+    assert unacked.count("dead") == 1
 
 
-def test_priorities_stay(broker, holdings, redis):
+def test_a_returned_message_keeps_its_priority(broker, unacked, redis):
     broker.publish("a", priority=6)
     broker.take("dead", 1)
-    holdings.give_back_all("dead", LOSS, set())
+    unacked.give_back_all("dead", LOSS, set())
     assert redis.llen("orders\x06\x166") == 1
-    assert holdings.lengths(["orders"]) == 1
+    assert unacked.lengths(["orders"]) == 1
 
 
-def test_with_a_prefix_for_all_keys_everything_is_under_it(redis, redis_server):
+def test_the_key_prefix_applies_to_all_keys(redis, redis_server):
     broker = Broker(redis_server.url, global_keyprefix="shop:")
     broker.publish("a")
     broker.take("dead", 1)
-    holdings = Holdings(Connection(broker.url, transport_options=broker.options))
-    holdings.enter("dead")
-    assert holdings.holders() == ["dead"] and holdings.count("dead") == 1
-    assert holdings.give_back_all("dead", LOSS, None) == {Outcome.RESTORED: 1}
+    unacked = UnackedMessages(Connection(broker.url, transport_options=broker.options))
+    unacked.enter("dead")
+    assert unacked.holders() == ["dead"] and unacked.count("dead") == 1
+    assert unacked.give_back_all("dead", LOSS, None) == {Outcome.RESTORED: 1}
     assert redis.llen("shop:orders") == 1
     assert all(key.startswith(b"shop:") for key in redis.scan_iter())
-    holdings.close()
+    unacked.close()
     for connection in broker.open:
         connection.close()
 
 
-def test_a_holder_leaves_only_when_nothing_is_left(broker, holdings):
+def test_a_holder_leaves_only_when_it_holds_nothing(broker, unacked):
     broker.publish("a")
     broker.take("dead", 1)
-    holdings.enter("dead")
-    holdings.leave("dead")
-    assert holdings.holders() == ["dead"]
-    holdings.give_back_all("dead", LOSS, set())
-    holdings.leave("dead")
-    assert holdings.holders() == []
+    unacked.enter("dead")
+    unacked.leave("dead")
+    assert unacked.holders() == ["dead"]
+    unacked.give_back_all("dead", LOSS, set())
+    unacked.leave("dead")
+    assert unacked.holders() == []
 
 
-def test_what_unprotected_workers_left_goes_back_by_its_age_alone(broker, holdings, redis):
+def test_messages_of_unprotected_workers_return_only_after_the_timeout(broker, unacked, redis):
     broker.publish("a")
     channel = broker.connect().channel()
     channel.do_restore = False
     channel.basic_get("orders")
-    holdings.sweep_shared(3600)
+    unacked.sweep_shared(3600)
     assert redis.hlen("unacked") == 1
-    holdings.sweep_shared(0)
+    unacked.sweep_shared(0)
     assert redis.hlen("unacked") == 0 and redis.llen("orders") == 1
 
 
-def test_keeping_what_runs_and_acknowledging_what_is_done_the_rest_goes_back(broker, holdings, redis):
+def test_running_messages_stay_finished_ones_are_acked_others_return(broker, unacked, redis):
     broker.publish("running", "done", "prefetched")
     broker.take("mine", 3)
     running, done = tag_of(redis, "running", "mine"), tag_of(redis, "done", "mine")
-    holdings.give_back_all("mine", LOSS, (), keep={running}, settled={done})
+    unacked.give_back_all("mine", LOSS, (), keep={running}, settled={done})
     assert broker.losses() == {"prefetched": 0}
     assert redis.hkeys(keys.unacked("mine")) == [running.encode()]

@@ -17,7 +17,7 @@ def plane() -> Iterator[Scripted]:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that the client would have made between its calls: none is waited for."""
+    """Record the pauses between calls instead of waiting."""
     asked: list[float] = []
     monkeypatch.setattr(session, "pause_for", lambda seconds: asked.append(seconds) if seconds else None)
     return asked

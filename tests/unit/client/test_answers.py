@@ -1,4 +1,4 @@
-"""The types of the client say what the control plane answers and takes."""
+"""Types of the client match the answers and requests of the API."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_a_type_of_answer_has_the_fields_of_the_answer(type, serializer):
     assert set(type.__annotations__) == set(serializer().fields)
 
 
-def test_the_options_are_those_that_may_be_said():
+def test_the_options_are_those_of_the_api():
     assert {*requests.JobOptions.__annotations__, "action", "payload"} == set(jobs.JobRequest().fields)
     given = {*requests.BatchOptions.__annotations__, "operation", "ids", "filter", "note"}
     assert given == set(batches.BatchRequest().fields)

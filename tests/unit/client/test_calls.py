@@ -1,4 +1,4 @@
-"""How the client makes its calls: with its token, tried again, each counted once, and refused in words that help."""
+"""Calls of the client: with its token, retried, counted once, and with helpful errors."""
 
 import datetime
 import logging
@@ -53,7 +53,7 @@ def test_retry_after_is_kept_to_and_never_undercut(plane, client, pauses):
 
 
 def test_without_one_it_waits_anything_up_to_the_doubled_backoff(plane, client, pauses, monkeypatch, caplog):
-    monkeypatch.setattr("controlplane.agent.backoff.random.uniform", lambda low, high: high)
+    monkeypatch.setattr("controlplane.agent.api.backoff.random.uniform", lambda low, high: high)
     plane.answers["GET", PATH] = [*[None] * 5, Say(200, JOB)]
     with caplog.at_level(logging.WARNING, "controlplane.client"):
         client.job(JOB)
@@ -62,13 +62,13 @@ def test_without_one_it_waits_anything_up_to_the_doubled_backoff(plane, client, 
 
 
 def test_a_token_that_would_travel_in_clear_is_warned_of_in_the_log(caplog, capsys):
-    Client("http://192.0.2.7", "secret")  # of the documentation: nobody's
+    Client("http://192.0.2.7", "secret")  # an address for documentation, which no host has
     Client("https://192.0.2.7", "secret")
-    assert len(caplog.messages) == 1 and "in clear to http://192.0.2.7" in caplog.messages[0]
+    assert len(caplog.messages) == 1 and "sent unencrypted to http://192.0.2.7" in caplog.messages[0]
     assert capsys.readouterr().out == ""
 
 
-def test_it_gives_up_when_the_next_try_would_be_too_late_and_says_where_it_looked(plane, pauses):
+def test_it_gives_up_when_the_next_try_would_be_too_late_and_names_the_address(plane, pauses):
     plane.answers["GET", PATH] = [problem(503, "overloaded", "Come again.", retry_after="61")]
     with pytest.raises(Unreachable, match="Come again") as raised:
         Client(plane.url, "secret", retry_for=60).job(JOB)
@@ -77,7 +77,7 @@ def test_it_gives_up_when_the_next_try_would_be_too_late_and_says_where_it_looke
         Client("http://127.0.0.1:1", "secret", retry_for=0).job(JOB)
 
 
-def test_a_refusal_is_raised_at_once_with_all_that_it_says(plane, client):
+def test_a_refusal_is_raised_at_once_with_all_its_fields(plane, client):
     errors = {"action": {"type": ["One of script is needed here."]}}
     plane.answers["POST", "/jobs"] = [problem(400, "invalid", "Not valid.", errors=errors)]
     with pytest.raises(Refused, match="400 invalid: Not valid") as raised:
@@ -87,7 +87,7 @@ def test_a_refusal_is_raised_at_once_with_all_that_it_says(plane, client):
     assert isinstance(refused, ControlPlaneError) and len(plane.calls) == 1
 
 
-def test_who_requires_a_worker_and_finds_none_is_told_at_once(plane, client):
+def test_a_required_worker_that_is_missing_fails_the_call_at_once(plane, client):
     plane.answers["POST", "/jobs"] = [problem(503, "no_fresh_workers", "No workers", retry_after="2")]
     with pytest.raises(Refused, match="503 no_fresh_workers: No workers"):
         client.submit(SCRIPT, require_worker=True)
@@ -115,7 +115,7 @@ def test_a_cordon_whose_answer_was_lost_is_no_refusal(plane, client):
     assert [call.body for call in plane.calls[:2]] == [{"note": "disk"}] * 2
 
 
-def test_a_list_goes_on_at_next_for_as_long_as_it_is_read(plane, client):
+def test_a_list_continues_at_next_while_it_is_read(plane, client):
     pages = {None: {"items": [1, 2], "next": "a"}, "a": {"items": [], "next": "b"}, "b": {"items": [3], "next": None}}
     plane.answers["GET", "/jobs"] = lambda call: Say(200, pages[call.query.get("cursor", [None])[0]])
     jobs = client.jobs(state="FAILED", page=2)
@@ -147,7 +147,7 @@ def test_times_have_a_time_zone(plane, client):
 
 
 def test_what_is_no_id_becomes_no_part_of_an_address(client):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="is not an id"):
         client.job("../servers")
 
 
@@ -162,9 +162,9 @@ def test_the_address_and_the_token_come_from_the_environment_or_a_file(tmp_path,
         Client(plane.url)
     with pytest.raises(ValueError, match="cannot be read"):
         Client(plane.url, token_file=tmp_path / "none")
-    with pytest.raises(ValueError, match="one of them"):
+    with pytest.raises(ValueError, match="not both"):
         Client(plane.url, "secret", token_file=file)
-    with pytest.raises(ValueError, match="no address"):
+    with pytest.raises(ValueError, match="is not the address"):
         Client("control.example", "secret")
     monkeypatch.setenv("CONTROLPLANE_URL", plane.url)
     monkeypatch.setenv("CONTROLPLANE_TOKEN", "of the environment")

@@ -1,4 +1,4 @@
-"""The command line: what it asks for, what it prints, and the code with which it exits."""
+"""Command line: its calls, its output, and its exit codes."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from controlplane.agent.api.client import Refused
 from controlplane.client.__main__ import main
 from tests.support.scripted import Say, problem
 from tests.support.standin import ROOT
@@ -56,17 +57,17 @@ def run(capsys):
 @pytest.mark.parametrize(
     ("more", "work"),
     [
-        ({}, "yes"), ({"fresh": False}, "not heard"), ({"cordoned": True, "state": "MAINTENANCE"}, "cordoned"),
+        ({}, "yes"), ({"fresh": False}, "silent"), ({"cordoned": True, "state": "MAINTENANCE"}, "cordoned"),
         ({"state": "MAINTENANCE"}, "no"), ({"state": "TERMINATED_GRACEFULLY"}, "no"),
         ({"own": True, "type": "EXECUTOR"}, "no"), ({"drain": {"by": "me"}}, "draining"),
     ],
     ids=str,
 )  # fmt: skip
-def test_a_list_of_servers_says_yes_of_those_alone_that_may_get_work(plane, run, more, work):
+def test_a_list_of_servers_has_yes_only_for_those_that_may_get_work(plane, run, more, work):
     plane.answers["GET", "/servers"] = [listed({**SERVER, **more})]
     _, out, _ = run("servers")
-    head, row = (line.split() for line in out.replace("not heard", "not_heard").splitlines())
-    assert row[head.index("work")].replace("_", " ") == work
+    head, row = (line.split() for line in out.splitlines())
+    assert row[head.index("work")] == work
 
 
 def listed(*items):
@@ -138,7 +139,7 @@ def test_a_job_and_an_execution_may_be_made_in_a_namespace(plane, run, tmp_path)
     ],
     ids=["nothing", "time", "stop"],
 )
-def test_what_a_job_waits_for_is_said_in_words(plane, run, waiting_for, words):
+def test_the_reason_of_a_waiting_job_is_a_text(plane, run, waiting_for, words):
     ruled_out = {"server": {"id": ID, "name": "worker-2"}, "filter": "tags", "detail": "it lacks gpu"}
     answer = {"eligible": [], "ruled_out": [ruled_out], "waiting_for": waiting_for, "flags": []}
     plane.answers["GET", f"/jobs/{ID}/placement"] = [Say(200, answer)]
@@ -232,7 +233,22 @@ def test_of_several_one_that_is_refused_keeps_the_others_from_nothing(plane, run
     assert [call.body for call in plane.calls] == [{"note": "by mistake"}] * 2
 
 
-def test_a_resubmission_says_which_job_to_look_at(plane, run):
+def test_a_waiting_job_is_changed_by_the_options_that_are_given(plane, run):
+    plane.answers["PATCH", f"/jobs/{ID}"] = [Say(200, {**JOB, "state": "PENDING"})]
+    code, out, _ = run("change", ID, "--priority", "-3", "--run-now", "--tag", "gpu", "--note", "urgent")
+    assert (code, out) == (0, f"{ID} PENDING\n")
+    assert plane.calls[-1].body == {"priority": -3, "available_at": None, "tags": ["gpu"], "note": "urgent"}
+    code, _, err = run("change", ID)
+    assert (code, err) == (2, "Give at least one option, like --priority 10 or --run-now\n")
+
+
+def test_a_bulk_change_takes_its_changes_as_json(plane, run):
+    plane.answers["POST", "/batches"] = [Say(201, {"id": ID})]
+    assert run("begin-batch", "change_job", ID, "--changes", '{"priority": 3}', "--note", "n")[0] == 0
+    assert plane.calls[-1].body["changes"] == {"priority": 3}
+
+
+def test_a_resubmission_names_the_new_job(plane, run):
     plane.answers["POST", f"/jobs/{ID}/resubmit"] = [Say(201, {**FAILED, "state": "PENDING"})]
     assert run("resubmit", ID)[1] == f"{ID} → {OTHER} PENDING\n"
 
@@ -251,13 +267,45 @@ def test_a_server_is_drained_by_its_name_with_a_note(plane, run):
 def test_a_name_that_several_servers_have_is_no_name(plane, run):
     plane.answers["GET", "/servers"] = [listed(SERVER, {**SERVER, "id": OTHER})]
     code, _, err = run("cordon", "worker-1", "--note", "x")
-    assert (code, err) == (2, "2 servers that are alive are called 'worker-1': give the id of one\n")
+    assert (code, err) == (2, "2 alive servers are called 'worker-1': give the id of one\n")
     plane.answers["GET", "/servers"] = [listed({**SERVER, "state": "INACTIVE"})]
     code, _, err = run("cordon", "worker-1", "--note", "x")
-    assert (code, err) == (2, "No server that is alive is called 'worker-1': of another give the id\n")
+    assert (code, err) == (2, "No alive server is called 'worker-1'. For a server that has ended, give its id\n")
 
 
-def test_a_refusal_says_in_lines_what_is_wrong_where(plane, run):
+def test_a_job_is_found_by_the_end_of_its_id_as_pages_show_it(plane, run):
+    plane.answers["GET", "/jobs"] = [listed(JOB, FAILED)]
+    plane.answers["POST", f"/jobs/{OTHER}/cancel"] = [Say(200, {**FAILED, "state": "CANCELLED"})]
+    assert run("cancel", OTHER[-12:])[0] == 0
+    code, _, err = run("cancel", "ffffffffffff")
+    assert (code, err) == (2, "No id ends with 'ffffffffffff' among the latest 500 jobs: give the whole id\n")
+    plane.answers["GET", "/jobs"] = [listed(FAILED, FAILED)]
+    assert run("job", FAILED["id"][-6:])[2].startswith("2 ids end with ")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("5m", 300), ("1.5h", 5400)])
+def test_durations_are_written_as_people_write_them(plane, run, text, seconds):
+    plane.answers["POST", f"/servers/{ID}/drain"] = [Say(200, {**SERVER, "drain": {"deadline": "x"}})]
+    assert run("drain", ID, "--note", "new disk", "--deadline", text)[0] == 0
+    assert plane.calls[-1].body["deadline_seconds"] == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "none", "5 weeks", "nan"])
+def test_a_duration_that_is_none_is_refused_with_what_would_be_right(run, capsys, text):
+    with pytest.raises(SystemExit) as left:
+        run("drain", ID, "--note", "new disk", f"--deadline={text}")
+    assert left.value.code == 2 and "is not a duration; write seconds, or 45s, 5m, 24h, 30d" in capsys.readouterr().err
+
+
+def test_a_refusal_as_text_names_its_cause():
+    errors = {"action": {"type": ["One of script is needed."]}, "steps": [{}, {"key": ["Too long."]}]}
+    text = str(Refused(400, "invalid", "The request is not valid.", errors))
+    assert text == (
+        "400 invalid: The request is not valid. (action.type: One of script is needed.; steps[1].key: Too long.)"
+    )
+
+
+def test_a_refusal_lists_each_wrong_field_on_a_line(plane, run):
     errors = {"action": {"type": ["One of script is needed."]}, "tags": ["Too many."]}
     plane.answers["POST", "/jobs"] = [problem(400, "invalid", "The request is not valid.", errors=errors)]
     code, _, err = run("submit", "true")
@@ -273,22 +321,22 @@ def test_no_control_plane_is_4_and_no_address_is_2(run, monkeypatch):
     assert "HTTPConnection" not in err
     for url in ("control.example", "http://127.0.0.1:99999", "http://", "http://[::1"):
         code, _, err = run("jobs", "--url", url)
-        assert code == 2 and err.startswith(f"{url!r} is no address of a control plane: "), url
+        assert code == 2 and err.startswith(f"{url!r} is not the address of a control plane: "), url
     monkeypatch.delenv("CONTROLPLANE_URL")
     code, _, err = run("jobs")
     assert code == 2 and "CONTROLPLANE_URL" in err
     assert run("submit", "--url", "http://127.0.0.1:1")[0] == 2
     code, _, err = run("job", "no-id", "--url", "http://127.0.0.1:1")
-    assert code == 2 and "'no-id' is no id" in err
+    assert code == 2 and "'no-id' is not an id" in err
 
 
-def test_what_answers_and_is_no_control_plane_is_said(plane, run):
+def test_an_answer_of_another_server_is_named_as_such(plane, run):
     plane.answers["GET", "/jobs"] = [Say(404, "File not found")]
     code, _, err = run("jobs")
-    assert (code, err) == (3, "404 Not Found, which is no answer of a control plane\n")
+    assert (code, err) == (3, "404 Not Found, which is not a response of a control plane\n")
 
 
-def test_top_ends_where_there_is_no_control_plane_from_the_beginning_and_outlives_an_outage(plane, run):
+def test_top_ends_without_a_control_plane_at_the_start_but_survives_an_outage(plane, run):
     code, _, err = run("top", "--url", "http://127.0.0.1:1")
     assert code == 4 and err.startswith("No control plane answers at http://127.0.0.1:1/api/v1")
     plane.answers["GET", "/instance"] = [Say(200, INSTANCE), problem(503, "overloaded", "Come again.")]
@@ -296,11 +344,11 @@ def test_top_ends_where_there_is_no_control_plane_from_the_beginning_and_outlive
     assert code == 0 and out.endswith("503: Come again.\n")
 
 
-def test_what_is_given_and_cannot_be_read_is_said_once(run, tmp_path, monkeypatch):
+def test_an_unreadable_file_is_reported_once(run, tmp_path, monkeypatch):
     file = tmp_path / "none"
     assert run("execute", str(file))[::2] == (2, f"{file} cannot be read: No such file or directory\n")
     token = run("jobs", "--token-file", str(file))
-    assert token[::2] == (2, f"The token's file {file} cannot be read: No such file or directory\n")
+    assert token[::2] == (2, f"The token file {file} cannot be read: No such file or directory\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("{"))
     assert run("execute", "-")[2].startswith("Standard input is not JSON: ")
     with pytest.raises(SystemExit):
@@ -374,21 +422,21 @@ def test_a_batch_on_ids_is_begun_without_waiting(plane, run):
 @pytest.mark.parametrize(
     "words", [[], [ID, "--filter", "state=FAILED"], ["--filter", "FAILED"]], ids=["none", "both", "no pair"]
 )
-def test_a_batch_says_on_what_in_one_way(plane, run, words):
+def test_a_batch_takes_either_ids_or_a_filter(plane, run, words):
     code, _, err = run("begin-batch", "cancel_job", *words, "--note", "n")
     assert code == 2 and err
     assert not plane.calls
 
 
-def test_a_batch_is_told_of_a_deadline_of_no_time_at_all(plane, run):
-    """Left out, it would be the grace period of each."""
+def test_a_batch_accepts_a_deadline_of_zero_seconds(plane, run):
+    """Check that 0 is sent. Without it, each server would get its grace period."""
     plane.answers["POST", "/batches"] = [Say(201, {"id": ID})]
     run("begin-batch", "drain_server", ID, "--deadline-seconds", "0", "--note", "n")
     assert plane.calls[0].body == {"operation": "drain_server", "ids": [ID], "note": "n", "deadline_seconds": 0}
 
 
 def test_a_batch_whose_filter_is_named_twice_is_refused(plane, run):
-    """Of two tags one alone would be asked for, and it done to more than was meant."""
+    """Refuse it, because only the last tag would apply, and the action would hit more jobs than intended."""
     code, _, err = run("begin-batch", "cancel_job", "--filter", "tag=gpu", "--filter", "tag=red", "--note", "n")
     assert (code, plane.calls) == (2, []) and "once" in err
 

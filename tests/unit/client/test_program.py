@@ -1,4 +1,4 @@
-"""The program `controlplane`: which of its words ask over the API, and which are the control plane's own commands."""
+"""Program `controlplane`: commands of the API client, and commands of the control plane itself."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def run(monkeypatch, capsys):
 
 @pytest.fixture
 def managed(monkeypatch):
-    """What was handed to the management."""
+    """Record the command lines that Django's management gets."""
     handed = []
     monkeypatch.setattr(program, "manage", lambda argv: handed.append(argv) or sys.exit(0))
     return handed
@@ -59,12 +59,15 @@ def test_help_names_the_commands_of_both(run, words):
     assert code == 0 and all(name in out for name in ("usage: controlplane ", "submit", "top", "standalone", "migrate"))
 
 
-@pytest.mark.parametrize("words", [["migrate"], ["standalone", "--demo"], ["manage", "drain"]])
-def test_without_django_a_command_of_the_control_plane_is_one_sentence_that_says_what_to_install(words):
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [(["migrate"], "server"), (["standalone", "--demo"], "standalone"), (["manage", "drain"], "server")],
+)
+def test_without_django_a_command_names_the_extra_to_install(words, extra):
     without = "import sys; sys.modules['django'] = None; from controlplane.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", without, *words], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'controlplane[server]'" in done.stderr and "\n" not in done.stderr.strip()
+    assert f"pip install 'controlplane[{extra}]'" in done.stderr and "\n" not in done.stderr.strip()
 
 
 def test_without_django_the_client_works():
@@ -74,9 +77,9 @@ def test_without_django_the_client_works():
 
 
 @pytest.mark.parametrize("words", [["job-list"], ["manage", "migrat"], ["nonsense", "--data-dir", "/nowhere"]])
-def test_a_word_that_is_no_command_is_one_sentence_whether_there_is_a_database_or_not(tmp_path, words):
+def test_an_unknown_command_is_one_sentence_with_and_without_a_database(tmp_path, words):
     done = run_program(*words, CONTROLPLANE_DATA_DIR=str(tmp_path / "none"), DATABASE_URL="")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("There is no command `") and "`controlplane --help`" in done.stderr
     assert ("Did you mean `" in done.stderr) == (words != ["nonsense", "--data-dir", "/nowhere"])
     assert "\n" not in done.stderr.strip() and not any(tmp_path.iterdir())
@@ -95,7 +98,7 @@ def test_static_files_are_collected_where_a_folder_is_named(tmp_path):
     assert (tmp_path / "controlplane" / "instance.css").exists()
 
 
-def test_each_program_says_its_version(run, capsys):
+def test_each_program_prints_its_version(run, capsys):
     code, out, _ = run("--version")
     assert (code, out) == (0, f"controlplane {VERSION}\n")
     with pytest.raises(SystemExit):
@@ -107,7 +110,7 @@ def run_program(*words, **environment):
     program = [sys.executable, "-m", "controlplane", *words]
     return subprocess.run(
         program, cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "SECRET_KEY": "of this installation", **environment},
+        env={**os.environ, "SECRET_KEY": "of this installation" * 2, **environment},
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The client waits by long polls, and where no answer is kept back by looking now and then."""
+"""The client waits with long polls, or with polls at intervals if no answer is held back."""
 
 import asyncio
 import itertools
@@ -27,10 +27,10 @@ def test_it_waits_for_a_job_with_long_polls_until_it_has_ended(plane, client, pa
     plane.answers["GET", f"/jobs/{job['id']}"] = [Say(200, job), Say(200, job), Say(200, done)]
     assert client.wait(job) == done
     assert [call.query for call in plane.calls] == [{"wait": ["30.0"]}] * 3
-    assert len(pauses) == 2  # for those were not kept back
+    assert len(pauses) == 2  # because those answers were not held back
 
 
-def test_what_has_not_ended_in_time_is_said(plane, client):
+def test_jobs_that_have_not_ended_in_time_are_named(plane, client):
     job = a_job()
     plane.answers["GET", f"/jobs/{job['id']}"] = [Say(200, job)]
     with pytest.raises(StillRunning, match="RUNNING after 0 s") as raised:
@@ -114,7 +114,7 @@ def test_a_log_that_is_not_followed_ends_with_what_is_there(plane, client):
     assert [call.query for call in plane.calls] == [{"cursor": ["0"], "attempt": ["2"]}]
 
 
-def test_the_asynchronous_client_says_the_same_in_threads(plane):
+def test_the_asynchronous_client_has_the_same_calls_in_threads(plane):
     jobs = [a_job("COMPLETED"), a_job("FAILED")]
     plane.answers["POST", "/jobs"] = [Say(201, jobs[0])]
     plane.answers["GET", "/jobs/wait"] = [ended(*jobs)]
@@ -150,7 +150,7 @@ def test_a_wait_that_is_cancelled_goes_no_further(plane):
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        # The one thread is free again.
+        # The only thread is free again.
         assert await asyncio.wait_for(client.job(job), 60) == job
 
     asyncio.run(use())

@@ -1,4 +1,4 @@
-"""What the lists are filtered by. A filter stands in the address, and can be put in words."""
+"""Base classes of the filters. A filter is kept in the URL and can describe itself in words."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -10,19 +10,21 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from controlplane.console.selectors.filters.rendering import FieldRenderer
-from controlplane.console.selectors.ids import id_condition
 from controlplane.console.selectors.periods import MomentField, first_id_at, first_id_within, format_field
+from controlplane.core.ids import id_condition
 from jobs import scan_window
 
 WITHIN = {
     "15m": ("15 min", 15 * 60), "1h": ("hour", 3600), "24h": ("24 h", 86400), "7d": ("7 days", 7 * 86400),
 }  # fmt: skip
-"""Periods that end now: as it stands in an address, in words, and in seconds."""
+"""Periods that end now: the query parameter, its label and its seconds."""
 
 PERIOD = ("within", "since", "until")
+FOLDED = ("since", "until", "kind", "code", "error", "flag", "open")
+"""Fields that are needed rarely. The page folds them away."""
 
 INDEXED = {"state", *PERIOD}
-"""What an index finds, however many rows there are."""
+"""Fields that an index serves, so that the number of rows does not matter."""
 
 ORDERS = {"oldest": "oldest", "longest": "longest run", "priority": "highest priority"}
 
@@ -34,7 +36,7 @@ def choices_of(words: Iterable[str]) -> list[tuple[str, str]]:
 
 
 class Filter(forms.Form):
-    """Fields that are empty do not filter; what makes no sense filters nothing out, and the form says so."""
+    """Form whose empty fields do not filter. An invalid value filters nothing, and the form shows an error."""
 
     use_required_attribute = False
     default_renderer = FieldRenderer
@@ -52,19 +54,19 @@ class Filter(forms.Form):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What is chosen, as it stands in an address."""
+        """Return the chosen values as query parameters."""
         return {name: format_field(value) for name, value in self.chosen_values.items()}
 
     @property
     def query(self) -> str:
-        """As it stands in an address."""
+        """Return the chosen values as a query string."""
         address = QueryDict(mutable=True)
         address.update(self.texts)
         return address.urlencode()
 
     @property
     def words(self) -> str:
-        """As people say it."""
+        """Return the chosen values in words."""
         descriptions = [
             name if value is True else f"{WORDS.get(name, name)} {format_field(value)}"
             for name, value in self.chosen_values.items()
@@ -73,7 +75,7 @@ class Filter(forms.Form):
 
 
 class PeriodFilter(Filter):
-    """Of what happened at some time."""
+    """Filter with a time period."""
 
     within = forms.ChoiceField(
         required=False, choices=[("", "any time"), *((name, f"last {words}") for name, (words, _) in WITHIN.items())]
@@ -83,30 +85,31 @@ class PeriodFilter(Filter):
 
     def __init__(self, data: QueryDict | None = None) -> None:
         super().__init__(data)
-        self.order_fields([name for name in self.fields if name not in (*PERIOD, "sort")])
+        self.order_fields(["q", *(name for name in self.fields if name not in ("q", *FOLDED, "sort")), *FOLDED])
 
     @property
-    def has_moments(self) -> bool:
-        return bool(self.data and (self.data.get("since") or self.data.get("until")))
+    def has_more(self) -> bool:
+        """Return True if a field among those that are folded away is set."""
+        return bool(self.data and any(self.data.get(name) for name in FOLDED))
 
     @property
     def period(self) -> tuple[timedelta | None, datetime | None, datetime | None]:
-        """How far back from now, from which moment on, and before which."""
+        """Return the length of a period that ends now, a start and an end. Each may be None."""
         values = self.chosen_values
         within = timedelta(seconds=WITHIN[values["within"]][1]) if "within" in values else None
         return within, values.get("since"), values.get("until")
 
 
 class SearchFilter(PeriodFilter):
-    """Of rows that sort by id. What no index finds is looked for only so far at once."""
+    """Filter of rows that sort by id. A search without an index reads a limited number of rows at a time."""
 
     @property
     def order(self) -> str:
-        """How the rows are sorted, of `ORDERS`; empty: the newest first."""
+        """Return the sort order, a key of `ORDERS`. Empty means newest first."""
         return ""
 
     def in_period(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Narrowed to those made in the period: by their ids, which begin with the moment."""
+        """Limit the rows to the period, by their ids, which begin with the creation time."""
         within, since, until = self.period
         if within is not None:
             rows = rows.filter(pk__gte=first_id_within(within))
@@ -115,26 +118,29 @@ class SearchFilter(PeriodFilter):
         return rows.filter(pk__lt=first_id_at(until)) if until is not None else rows
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """All that match, however many there are to look at: for what is done to all of them."""
+        """Return all matching rows without a scan limit, for actions on all of them."""
         rows = self.in_period(rows)
         return self.match_rows(
             rows.filter(state=self.chosen_values["state"]) if "state" in self.chosen_values else rows
         )
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """All but the state."""
+        """Apply all filters except the state."""
         raise NotImplementedError
 
     def match_in_scan_window(
         self, rows: QuerySet[Any], before: UUID | None, *, oldest_first: bool = False
     ) -> tuple[QuerySet[Any], UUID | None]:
-        """What matches of the next `scan_window.SCAN_LIMIT` rows, and the id of the last of these; None: of all."""
+        """Return the matches among the next `scan_window.SCAN_LIMIT` rows, and the id of the last row read.
+
+        The id is None if all rows were read.
+        """
         state = self.chosen_values.get("state")
         looked, floor = scan_window.next_scan_window(self.in_period(rows), before, state, oldest_first=oldest_first)
         return self.match_rows(looked), floor
 
     def match_by_key_or_id(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """What matches and has what is searched for as its key or id: it is found wherever it is."""
+        """Return the matching rows whose key or id is the search text, without a scan limit."""
         word = self.chosen_values.get("q")
         return (
             self.filter_rows(rows.filter(id_condition(word) | scan_window.has_key_condition(word)))

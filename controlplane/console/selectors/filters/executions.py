@@ -1,4 +1,4 @@
-"""What lists of executions, of triggers and of their slots are filtered by."""
+"""Filters of executions, triggers and slots."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from django import forms
 from django.db.models import Q, QuerySet
 
 from controlplane.console.selectors.filters.base import Filter, SearchFilter, choices_of
-from controlplane.console.selectors.ids import id_condition
+from controlplane.core.ids import id_condition
 from jobs.states import ExecutionState, SlotOutcome, TriggerState
 
 
-class ExecutionFilter(SearchFilter):
+class ExecutionListFilter(SearchFilter):
     state = forms.ChoiceField(required=False, choices=choices_of(ExecutionState))
     namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)
@@ -22,7 +22,7 @@ class ExecutionFilter(SearchFilter):
         return rows.filter(Q(name__icontains=word) | Q(key=word) | id_condition(word)) if word else rows
 
 
-class TriggerFilter(Filter):
+class TriggerListFilter(Filter):
     state = forms.ChoiceField(required=False, choices=choices_of(TriggerState))
     namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)

@@ -1,23 +1,23 @@
-"""What lists of jobs, and the lines that their code wrote, are filtered by."""
+"""Filters of jobs and of their log lines."""
 
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.db.models import BooleanField, OuterRef, Q, QuerySet, Subquery, TextField, Value
-from django.db.models.functions import Cast
+from django.db.models import BooleanField, OuterRef, QuerySet, Subquery, Value
 
 from controlplane.console.selectors.failures import MESSAGE_PATTERN
 from controlplane.console.selectors.filters.base import ORDERS, Filter, SearchFilter, choices_of
-from controlplane.console.selectors.ids import ID_PART, id_condition, parse_uuid
+from controlplane.core.ids import parse_uuid
 from jobs import scan_window
 from jobs.models import Attempt
-from jobs.selectors.jobs import IS_RESUBMITTED
-from jobs.states import JobKind, JobState
+from jobs.selectors.job_search import jobs_with_text
+from jobs.selectors.jobs import IS_RESUBMITTED, flagged_job_ids
+from jobs.states import Flag, JobKind, JobState
 
 
-class JobFilter(SearchFilter):
+class JobListFilter(SearchFilter):
     state = forms.ChoiceField(required=False, choices=choices_of(JobState))
     kind = forms.ChoiceField(required=False, choices=choices_of(JobKind))
     tag = forms.CharField(required=False, max_length=200)
@@ -26,13 +26,14 @@ class JobFilter(SearchFilter):
     q = forms.CharField(required=False, label="Search", max_length=200)
     code = forms.CharField(required=False, max_length=200, label="Error code")
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
-    """A message with # for each number, as errors are grouped."""
+    """Error message with # for each number, as errors are grouped."""
+    flag = forms.ChoiceField(required=False, choices=choices_of(Flag), label="Stuck")
     open = forms.BooleanField(required=False, label="Not yet resubmitted")
     sort = forms.ChoiceField(required=False, choices=[("", "newest"), *ORDERS.items()])
 
     @property
     def chosen_values(self) -> dict[str, Any]:
-        """How the list is sorted changes nothing in what is found."""
+        """Return the chosen values without the sort order, which does not change the matches."""
         return {name: value for name, value in super().chosen_values.items() if name != "sort"}
 
     @property
@@ -57,35 +58,34 @@ class JobFilter(SearchFilter):
         if "tag" in values:
             rows = rows.filter(required_tags__contains=[values["tag"]])
         if "q" in values:
-            word = values["q"]
-            code = (
-                Q(action__command__icontains=word) | Q(action__path__icontains=word) | Q(action__task__icontains=word)
-            )
-            error = Q(error__code__icontains=word) | Q(error__message__icontains=word)
-            matches = code | error | Q(action__name__icontains=word) | Q(name__icontains=word) | Q(key=word)
-            if ID_PART.fullmatch(word):
-                rows = rows.alias(id_text=Cast("pk", TextField()))
-                matches |= Q(id_text__endswith=word.lower())
-            rows = rows.filter(matches | id_condition(word))
+            rows = jobs_with_text(rows, values["q"])
         return rows
+
+    @cached_property
+    def flagged(self) -> list[UUID]:
+        return flagged_job_ids(self.chosen_values["flag"], scan_window.SCAN_LIMIT)
 
     @cached_property
     def attempts_of_server(self) -> tuple[QuerySet[Attempt], bool]:
         return scan_window.attempts_of_servers(self.chosen_values["server"], parse_uuid(self.chosen_values["server"]))
 
-    def without_state(self) -> "JobFilter":
-        """The same, for jobs in any state."""
+    def without_state(self) -> "JobListFilter":
+        """Return this filter without its state."""
         if "state" not in self.chosen_values:
             return self
         data: Any = self.data
         rest = data.copy()
         rest.pop("state", None)
-        wider = JobFilter(rest)
+        wider = JobListFilter(rest)
         if "server" in wider.chosen_values:
             wider.attempts_of_server = self.attempts_of_server
+        if "flag" in wider.chosen_values:
+            wider.flagged = self.flagged
         return wider
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        if "flag" in self.chosen_values:
+            rows = rows.filter(pk__in=self.flagged)
         matching = super().filter_rows(rows)
         return (
             matching.filter(pk__in=self.attempts_of_server[0].values("job"))
@@ -97,26 +97,30 @@ class JobFilter(SearchFilter):
         self, rows: QuerySet[Any], before: UUID | None, *, oldest_first: bool = False
     ) -> tuple[QuerySet[Any], UUID | None]:
         rows = scan_window.filter_by_kind(rows, self.chosen_values.get("kind"))
+        if "flag" in self.chosen_values:
+            return self.filter_rows(rows), None  # flagged jobs are few
         if "server" not in self.chosen_values:
             return super().match_in_scan_window(rows, before, oldest_first=oldest_first)
         attempts, are_few = self.attempts_of_server
         if are_few:
             return super().filter_rows(rows).filter(scan_window.field_is_any_of("pk", attempts.values("job"))), None
         matching, floor = super().match_in_scan_window(rows, before, oldest_first=oldest_first)
-        # Job by job, never as a join: that reads all attempts of the server, for whichever jobs.
+        # A subquery for each job, never a join: a join reads all attempts of the server.
         ran_there = attempts.filter(job=OuterRef("pk")).values(yes=Value(True))[:1]
         return matching.alias(ran_there=Subquery(ran_there, output_field=BooleanField())).filter(ran_there=True), floor
 
 
-class ErrorFilter(JobFilter):
-    sort: Any = None  # of groups
+class ErrorFilter(JobListFilter):
+    sort: Any = None  # the page sorts groups, not jobs
+    flag: Any = None  # these jobs have ended
 
 
-class QuarantineFilter(JobFilter):
-    state: Any = None  # every one is FAILED
+class QuarantineFilter(JobListFilter):
+    state: Any = None  # all are FAILED
+    flag: Any = None
 
 
-class LogFilter(Filter):
+class LogPageFilter(Filter):
     attempt = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1, widget=forms.HiddenInput)
     stream = forms.ChoiceField(
         required=False, choices=[("", "both"), ("STDOUT", "standard output"), ("STDERR", "standard error")]

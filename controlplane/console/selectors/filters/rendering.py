@@ -1,5 +1,7 @@
-"""The fields of a filter as HTML. The framework renders a template for each, for each option and for each attribute:
-that was a tenth of what a page of a list costs."""
+"""Filter fields as HTML.
+
+Django renders a template for each field, option and attribute. That was a tenth of the cost of a list page.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,7 @@ from django.utils.safestring import SafeString
 
 
 def write_attributes(attributes: dict[str, Any]) -> str:
-    """Their names are ours."""
+    """Return the attributes as HTML. Only the values are escaped; the names are fixed."""
     return "".join(
         f" {name}" if value is True else f' {name}="{escape(value)}"'
         for name, value in attributes.items()
@@ -42,7 +44,7 @@ WRITERS: dict[str, Callable[[dict[str, Any]], SafeString]] = {
 
 
 class FieldRenderer(DjangoTemplates):
-    """Writes the plain fields itself."""
+    """Renderer that writes plain fields without a template."""
 
     def render(self, template_name: str, context: dict[str, Any], request: Any = None) -> str:
         if write := WRITERS.get(template_name):

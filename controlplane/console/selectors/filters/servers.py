@@ -1,33 +1,78 @@
-"""What lists of servers, and what is of a cluster, are filtered by."""
+"""Filters of servers and of clusters."""
 
 from typing import Any
 
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from controlplane.console.selectors.filters.base import Filter, choices_of
-from controlplane.console.selectors.ids import id_condition
+from controlplane.core.ids import id_condition
 from liveness import states
 from liveness.states import ServerState, ServerType
 
 EVERY_ENDED = "ended"
-"""In place of a state: every one of those that are over."""
+"""Filter value in place of a state: every ended state."""
 
 
-class ServerFilter(Filter):
+SORTED_BY = {
+    "name": "name", "state": "state", "heartbeat": "last_heartbeat_at", "version": "version", "up": "created_at",
+}  # fmt: skip
+"""Columns of the list by the value of `?sort=`. A minus in front sorts the other way round."""
+
+SORTS = [sign + name for name in SORTED_BY for sign in ("", "-")]
+
+
+class ServerListFilter(Filter):
     q = forms.CharField(required=False, label="Search", max_length=200)
     namespace = forms.CharField(required=False, max_length=255)
     cluster = forms.CharField(required=False, max_length=255)
     type = forms.ChoiceField(required=False, choices=choices_of(ServerType))
     state = forms.ChoiceField(
-        required=False, choices=[("", "not ended"), (EVERY_ENDED, "all that ended"), *choices_of(ServerState)[1:]]
+        required=False, choices=[("", "not ended"), (EVERY_ENDED, "all ended"), *choices_of(ServerState)[1:]]
     )
     tag = forms.CharField(required=False, max_length=200)
     version = forms.CharField(required=False, max_length=255)
     attention = forms.BooleanField(required=False, label="Needs attention")
+    sort = forms.ChoiceField(
+        required=False,
+        widget=forms.HiddenInput,
+        choices=[(sign + name, name) for name in SORTED_BY for sign in ("", "-")],
+    )
+
+    @property
+    def chosen_values(self) -> dict[str, Any]:
+        """Return the chosen values without the sort order, which does not change the matches."""
+        return {name: value for name, value in super().chosen_values.items() if name != "sort"}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {**super().texts, **({"sort": self.order} if self.order else {})}
+
+    @property
+    def order(self) -> str:
+        """Return the sort order. Empty means that servers that need attention come first."""
+        return str(self.cleaned_data.get("sort") or "")
+
+    def sort_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows in the chosen order, with unknown values last."""
+        if not self.order:
+            return rows
+        column = F(SORTED_BY[self.order.removeprefix("-")])
+        chosen = column.desc(nulls_last=True) if self.order.startswith("-") else column.asc(nulls_last=True)
+        return rows.order_by(chosen, "pk")
+
+    def sort_found(self, found: list[Any]) -> list[Any]:
+        """Return the read rows of one page in the chosen order."""
+        if not self.order:
+            return found
+        column, is_down = SORTED_BY[self.order.removeprefix("-")], self.order.startswith("-")
+        by_id = sorted(found, key=lambda row: row.pk)
+        known = [row for row in by_id if getattr(row, column) is not None]
+        known.sort(key=lambda row: getattr(row, column), reverse=is_down)
+        return known + [row for row in by_id if getattr(row, column) is None]
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Those that have ended only if they are asked for by their state."""
+        """Return the matching servers. Ended servers match only if the filter asks for them."""
         matching = self.narrow_rows(rows)
         return matching if self.wants_ended else matching.exclude(state__in=states.RETIRED)
 
@@ -49,7 +94,7 @@ class ServerFilter(Filter):
 
     @property
     def chosen_states(self) -> set[str]:
-        """Those asked for; none: whichever."""
+        """Return the chosen states. Empty means any state."""
         state = self.chosen_values.get("state")
         return set(states.RETIRED) if state == EVERY_ENDED else {state} if state else set()
 
@@ -59,12 +104,12 @@ class ServerFilter(Filter):
 
 
 class ScopeFilter(Filter):
-    """Of one cluster, or of all."""
+    """Filter by one cluster."""
 
     cluster = forms.CharField(required=False, max_length=255)
 
     @property
     def cluster_name(self) -> str:
-        """Empty: of all."""
+        """Return the chosen cluster, or an empty text for all clusters."""
         name: str = self.chosen_values.get("cluster", "")
         return name

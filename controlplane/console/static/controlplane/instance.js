@@ -1,12 +1,12 @@
-// The Instance pages between two polls: counts ages, keeps what the reader opened, says when a poll fails.
+// Instance pages between two polls: count ages, keep opened details, and show when a poll fails.
 (() => {
   "use strict";
-  // What the lists know, offered where it may be typed.
+  // Connect each text field with the suggestions that the server sent for it.
   for (const known of document.querySelectorAll("datalist[id^=known-]")) {
     const field = document.getElementById(known.id.replace("known-", "by-"));
     if (field) field.setAttribute("list", known.id);
   }
-  // What is mostly typed, by a click.
+  // A click on a preset fills in its value.
   for (const presets of document.querySelectorAll(".presets")) {
     presets.hidden = false;
     presets.addEventListener("click", (event) => {
@@ -14,16 +14,16 @@
       if (preset) presets.parentElement.querySelector(`[name="${presets.dataset.for}"]`).value = preset.textContent;
     });
   }
-  // On a phone the rows come first; what is chosen stands in the summary.
+  // On a phone, close the filter so that the rows come first. Its summary shows the chosen values.
   const filters = document.querySelector(".filters");
   if (filters && matchMedia("(max-width: 767px)").matches && !filters.querySelector(".errorlist")) filters.open = false;
   const every = document.getElementById("poll-every");
   if (every) {
     every.addEventListener("change", () => every.form.requestSubmit());
-    every.form.querySelector("button:not([type])").hidden = true; // it is for who has no script
+    every.form.querySelector("button:not([type])").hidden = true; // only needed without JavaScript
   }
 
-  // Keys. None while somebody types, and none with a modifier: those are the browser's.
+  // Keyboard shortcuts, except while the user types. Shortcuts with a modifier belong to the browser.
   const keys = document.getElementById("keys");
   const showKeys = document.getElementById("show-keys");
   if (showKeys) {
@@ -48,7 +48,7 @@
 
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const row = document.activeElement.closest("tr");
     if (row && row.id) chosen = row.id;
     const goes = Date.now() - going < 1500 && keys.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
@@ -82,13 +82,13 @@
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const answered = new URL(event.detail.xhr.responseURL || location.href);
     if (answered.pathname !== location.pathname) {
-      // Signed out meanwhile: the answer is the login page.
+      // The user is signed out, so the response is the login page.
       event.detail.shouldSwap = false;
       location.reload();
     }
   });
 
-  // A log that is followed: nothing is asked in a tab that nobody sees, and of very many lines the last are kept.
+  // Followed log: a hidden tab sends no requests, and only the last lines are kept.
   const LINES_KEPT = 5000;
   const lines = document.getElementById("lines");
   if (lines) {
@@ -108,12 +108,19 @@
   if (!live) return;
   const banner = document.getElementById("stale");
   const bannerAge = document.getElementById("stale-age");
+  const bannerSince = document.getElementById("stale-since");
   const asOf = document.getElementById("as-of");
-  const STALE_AFTER = 1000 * Number(live.dataset.staleAfter);
-  let lastGood = performance.now();
+  const word = document.getElementById("live-word");
+  const dot = document.getElementById("live-dot");
+  let isOver = live.hasAttribute("data-is-over"); // the object has ended, so the page does not change any more
+  let staleAfter = 1000 * Number(live.dataset.staleAfter);
+  let lastGood = performance.now(); // time of the last response
+  let lastGoodAt = new Date();
+  let lastSwap = lastGood; // time when the shown content arrived: ages count from here
+  let shownTag = "";
   let failed = false;
   let paused = false;
-  let asked = false; // by the reader, pause or not
+  let asked = false; // the user asked for a refresh, even while paused
 
   if (refreshNow) {
     refreshNow.hidden = false;
@@ -126,13 +133,12 @@
     pause.hidden = false;
     pause.addEventListener("click", () => {
       paused = !paused;
-      pause.setAttribute("aria-pressed", String(paused));
       if (paused) tick();
       else refreshNow.click();
     });
   }
 
-  // As presenters/formatting.py writes it.
+  // Same format as describe_duration() in core/durations.py.
   function duration(seconds) {
     const whole = Math.max(0, Math.trunc(seconds));
     for (const [unit, size, part, below] of [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]]) {
@@ -147,15 +153,23 @@
 
   function tick() {
     const since = (performance.now() - lastGood) / 1000;
-    for (const it of live.querySelectorAll("[data-age]")) it.textContent = duration(Number(it.dataset.age) + since);
-    for (const it of live.querySelectorAll("[data-left]")) it.textContent = duration(Number(it.dataset.left) - since);
-    // 0: the reader has switched it off, which is no outage; only a refresh that failed is.
-    const stale = failed || (STALE_AFTER > 0 && !paused && since * 1000 > STALE_AFTER);
+    const shownFor = (performance.now() - lastSwap) / 1000;
+    for (const it of live.querySelectorAll("[data-age]")) it.textContent = duration(Number(it.dataset.age) + shownFor);
+    for (const it of live.querySelectorAll("[data-left]")) it.textContent = duration(Number(it.dataset.left) - shownFor);
+    // staleAfter is 0 if refresh is off. Then only a failed refresh makes the page stale.
+    const stale = failed || (staleAfter > 0 && !paused && since * 1000 > staleAfter);
+    const refreshes = staleAfter > 0 && !isOver;
     if (asOf) asOf.textContent = duration(since);
-    if (pause) pause.textContent = paused ? `Resume, ${duration(since)} old` : "Pause";
+    if (pause) pause.textContent = paused ? "Resume" : "Pause";
+    if (word) word.textContent = stale ? "Not updating" : isOver ? "Ended" : paused ? "Paused" : refreshes ? "Live" : "Loaded";
+    if (dot) dot.classList.toggle("is-failing", stale);
+    if (dot) dot.classList.toggle("is-still", !stale && (paused || !refreshes));
     live.classList.toggle("is-stale", stale);
     banner.hidden = !stale;
-    if (stale) bannerAge.textContent = duration(since);
+    if (stale) {
+      bannerAge.textContent = duration(since);
+      bannerSince.textContent = lastGoodAt.toLocaleTimeString("en-GB");
+    }
   }
 
   function fails() {
@@ -163,18 +177,40 @@
     tick();
   }
 
-  // An opened <details> and a ticked box are the reader's, whatever the server sends.
+  // Keep opened <details>, ticked boxes, the chosen tab and shown buttons when the server sends new content.
+  const KEPT = { open: "details", checked: "[type=checkbox]", "aria-selected": "[role=tab]", tabindex: "[role=tab]" };
+  const HIDDEN_HERE = "[role=tabpanel], [data-copy], [data-copy-from], .of-selection";
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
-    !((name === "open" && node.tagName === "DETAILS") || (name === "checked" && node.type === "checkbox"));
+    !(node.matches && node.matches(name === "hidden" ? HIDDEN_HERE : KEPT[name] || "no"));
 
   live.addEventListener("htmx:beforeRequest", (event) => {
     if (document.hidden || (paused && !asked)) event.preventDefault();
     asked = false;
   });
-  live.addEventListener("htmx:afterSwap", () => {
+  function succeeds() {
     lastGood = performance.now();
+    lastGoodAt = new Date();
     failed = false;
     tick();
+  }
+
+  // A poll sends the ETag of the shown content. The response is empty (204) if nothing has changed.
+  live.addEventListener("htmx:configRequest", (event) => {
+    if (shownTag) event.detail.headers["If-None-Match"] = shownTag;
+  });
+  live.addEventListener("htmx:beforeOnLoad", (event) => {
+    if (event.detail.xhr.status === 204) succeeds();
+  });
+  live.addEventListener("htmx:afterSwap", (event) => {
+    const xhr = event.detail.xhr;
+    shownTag = (xhr && xhr.getResponseHeader("ETag")) || "";
+    lastSwap = performance.now();
+    if (xhr && xhr.status === 286) {
+      staleAfter = 0; // polls stop
+      isOver = true;
+      if (pause) pause.hidden = true;
+    }
+    succeeds();
   });
   for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout", "htmx:swapError"]) {
     live.addEventListener(name, fails);

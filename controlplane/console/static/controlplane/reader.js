@@ -1,4 +1,4 @@
-// What a reader makes of a page: moments in the time of his clock, and rows in the order that he wants.
+// Local changes to a page: times in the user's time zone, and rows sorted by a column.
 (() => {
   "use strict";
   const here = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
@@ -6,7 +6,7 @@
   const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
   const two = (number) => String(number).padStart(2, "0");
 
-  // As presenters/formatting.py writes it, but for the zone. Of a moment within a chart only what stood there.
+  // Same formats as formatting.py, in local time. A time in a chart keeps its short format.
   function localMoment(at, shown) {
     if (/^[A-Z][a-z]{2} \d\d$/.test(shown)) return `${MONTHS[at.getMonth()]} ${two(at.getDate())}`;
     const minutes = `${two(at.getHours())}:${two(at.getMinutes())}`;
@@ -18,7 +18,7 @@
   }
 
   function showLocalTimes() {
-    if (new Date().getTimezoneOffset() === 0) return;
+    if (new Date().getTimezoneOffset() === 0 || localStorage.getItem("zone") === "utc") return;
     for (const it of document.querySelectorAll("time[datetime]:not([data-age], [data-left]), [data-at]")) {
       const at = new Date(it.getAttribute("datetime") || it.dataset.at);
       const shown = localMoment(at, it.textContent);
@@ -28,7 +28,7 @@
   }
 
   const SIZES = { ms: 0.001, s: 1, min: 60, h: 3600, d: 86400 };
-  const sorts = new Map(); // by the place of a table: the column and the direction
+  const sorts = new Map(); // table index -> column and direction
 
   function valueOf(cell) {
     if (!cell) return "";
@@ -45,7 +45,7 @@
     return number ? Number(number[0]) : text;
   }
 
-  // Numbers before words, and what is empty at the end whichever way.
+  // Numbers come before words. Empty cells come last in both directions.
   function compare(one, other, sign) {
     const rank = (value) => (typeof value === "number" ? 0 : value === "" || value === "–" ? 2 : 1);
     if (rank(one) !== rank(other) || rank(one) === 2) return rank(one) - rank(other);

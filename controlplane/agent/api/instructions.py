@@ -1,0 +1,33 @@
+"""The instructions in the response to a heartbeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """The instructions of the control plane for this worker. Each response replaces the one before."""
+
+    state: str  # of this server, as the control plane sees it
+    cancel: list[str]  # ids of attempts whose jobs were cancelled
+    lost: list[str]  # ids of attempts that the control plane has given up
+    is_in_maintenance: bool
+    blocks_claims: bool  # by a cordon, a drain or maintenance
+    drain_at: float | None  # the deadline of a drain, on the control plane's wall clock
+
+    @classmethod
+    def parse(cls, response: dict[str, Any]) -> Instructions:
+        """Return the instructions in the body of a response."""
+        maintenance, drain = bool(response.get("maintenance")), response.get("drain")
+        deadline = (drain or {}).get("deadline")
+        return cls(
+            state=str(response.get("state")),
+            cancel=response.get("cancel") or [],
+            lost=response.get("lost") or [],
+            is_in_maintenance=maintenance,
+            blocks_claims=maintenance or bool(drain) or bool(response.get("cordoned")),
+            drain_at=datetime.fromisoformat(deadline).timestamp() if deadline else None,
+        )

@@ -1,0 +1,245 @@
+"""Records of a worker's tasks: the tasks that it holds, and the reports of them to the control plane."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane.agent.celery.messages import FromWorker, MessagesDropped, TaskEnded, TaskHeld, TaskRunning
+from controlplane.agent.clean_text import escaped
+
+BATCH = 500  # tasks in one call
+BATCH_BYTES = 600_000  # of JSON; a call may have 1 MiB
+SAME = 3  # records of one task in one call
+WAITING = 5000  # records kept while the control plane is away; further tasks are only counted
+NOTABLE_AFTER = 1.0  # seconds for which a task is held before it has a record of its own
+AGAIN_AFTER = 30.0  # seconds after which a task that is still held is recorded again, as a sign of life
+NAMES = 500  # task names with their own sums
+OTHERS = "(others)"
+ENDS = ("COMPLETED", "FAILED", "RETRIED", "LOST", "RETURNED", "REVOKED", "QUARANTINED")
+SUMS = ("completed", "failed", "retried", "lost", "seconds")
+COUNTED = {"COMPLETED": "completed", "FAILED": "failed", "RETRIED": "retried", "LOST": "lost", "QUARANTINED": "lost"}
+
+
+def plain(text: Any, most: int = 255) -> str:
+    """Return a text without line breaks that PostgreSQL can store. Keep its first `most` characters."""
+    return escaped(str(text).encode("utf-8", "replace").decode())[:most]
+
+
+def free(text: str, most: int) -> str:
+    """Return a text that PostgreSQL can store, with its line breaks. Keep its last `most` characters."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "")[-most:]
+
+
+@dataclass
+class TaskRecord:
+    """Record of one delivery of a task. Times are in seconds on the clock of the records."""
+
+    held: TaskHeld
+    since: float
+    state: str = "HELD"
+    started: float | None = None
+    pid: int | None = None
+    error: dict[str, Any] | None = None
+    result: str | None = None
+    reason: str | None = None
+    recorded: str | None = None  # the state in the latest record that the control plane accepted
+    recorded_at: float = 0.0
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        held = self.held
+        record: dict[str, Any] = {
+            "attempt": held.attempt,
+            "id": plain(held.id) or "?",
+            "name": plain(held.name) or "?",
+            "state": self.state,
+            "queue": plain(held.queue),
+            "retries": max(0, held.retries),
+            "held_seconds": round(max(0.0, now - self.since), 3),
+        }
+        optional = {
+            "eta": held.eta and plain(held.eta, 64),
+            "root": held.root and plain(held.root),
+            "parent": held.parent and plain(held.parent),
+            "running_seconds": None if self.started is None else round(max(0.0, now - self.started), 3),
+            "args": held.args and plain(held.args, 1000),
+            "result": self.result and plain(self.result, 2000),
+            "error": self.error,
+            "reason": self.reason and plain(self.reason, 1000),
+        }
+        return record | {name: value for name, value in optional.items() if value is not None}
+
+
+class TaskRecords:
+    """Records of all tasks of one worker. Thread safe.
+
+    The broker decides which messages a worker holds. These records may be incomplete.
+    """
+
+    def __init__(
+        self, level: str = "notable", clock: Callable[[], float] = time.monotonic, unrecorded: str | None = None
+    ) -> None:
+        """`level` is the option `record`. `unrecorded`: name of the queue of jobs, which the control plane knows."""
+        self._level, self._clock, self._unrecorded = level, clock, unrecorded
+        self._lock = threading.Lock()
+        self._held: dict[str, TaskRecord] = {}
+        self._ended: list[TaskRecord] = []
+        self._sums: dict[str, dict[str, int | float]] = {}
+        self._changed: set[str] = set()  # names whose sums were not recorded yet
+        self._sent: list[tuple[TaskRecord, str]] = []
+        self._sent_names: set[str] = set()
+        self.counter = str(uuid.uuid4())
+        self.is_complete = True  # False if the worker dropped messages because the pipe was full
+
+    def read(self, message: FromWorker) -> None:
+        """Record a message of the worker. Messages that are not about a task change nothing."""
+        with self._lock:
+            match message:
+                case TaskHeld(tag):
+                    self._held[tag] = TaskRecord(message, self._clock())
+                case MessagesDropped():
+                    self.is_complete = False
+                case TaskRunning(tag, pid) if task := self._held.get(tag):
+                    task.state, task.started = "RUNNING", self._clock() if task.started is None else task.started
+                    task.pid = pid or task.pid
+                case TaskEnded(tag) if task := self._held.pop(tag, None):
+                    self._end(task, message.outcome, message.seconds, message.text, message.traceback)
+
+    def _end(
+        self,
+        task: TaskRecord,
+        outcome: str,
+        seconds: float = 0.0,
+        text: str | None = None,
+        traceback: str | None = None,
+    ) -> None:
+        if outcome == "DROPPED":
+            outcome = "RETURNED"
+        if not task.recorded and (outcome == "RETURNED" or (outcome == "REVOKED" and not task.held.is_known)):
+            return  # the control plane does not know it
+        task.state = outcome
+        if outcome == "COMPLETED":
+            task.result = text
+        elif text:
+            code, _, message = text.partition(": ")
+            task.error = {"code": free(code, 255) or "?", "message": free(message, 2000)}
+            if traceback:
+                task.error["traceback"] = free(traceback, 8000)
+            if outcome in ("LOST", "RETURNED", "QUARANTINED"):
+                task.reason = message or code
+        self._count(task.held.name, outcome, seconds)
+        if self._is_notable(task):
+            self._ended.append(task)
+
+    def _count(self, name: str, outcome: str, seconds: float) -> None:
+        name = plain(name) or "?"
+        if name not in self._sums and len(self._sums) >= NAMES - 1:
+            name = OTHERS
+        sums = self._sums.setdefault(name, dict.fromkeys(SUMS, 0))
+        sums["seconds"] += seconds
+        if outcome in COUNTED:
+            sums[COUNTED[outcome]] += 1
+        self._changed.add(name)
+
+    def _is_notable(self, task: TaskRecord) -> bool:
+        if self._level == "servers" or (task.held.queue and task.held.queue == self._unrecorded):
+            return False
+        if task.state in ("FAILED", "RETRIED", "LOST", "QUARANTINED") or task.recorded or task.held.is_known:
+            return True  # otherwise a job would never end if its task is short the second time
+        if self._level == "everything":
+            return True
+        return self._clock() - task.since >= NOTABLE_AFTER
+
+    def note(self, state: str, id: str, name: str, queue: str, reason: str | None = None) -> None:
+        """Record the state of a task that this worker does not hold: it is in quarantine, or was sent out of it."""
+        with self._lock:
+            held = TaskHeld("", id, name, queue, attempt=str(uuid.uuid4()))
+            self._ended.append(TaskRecord(held, self._clock(), state=state, reason=reason))
+
+    def running(self) -> set[str] | None:
+        """Return the tags of tasks whose code may run. Return None if messages were dropped."""
+        with self._lock:
+            return {tag for tag, task in self._held.items() if task.state == "RUNNING"} if self.is_complete else None
+
+    def held(self) -> list[str]:
+        """Return the tags of all held tasks."""
+        with self._lock:
+            return list(self._held)
+
+    def ids_of(self, attempts: Collection[str]) -> list[str]:
+        """Return the Celery ids of these attempts' tasks, if the worker has received them and not finished them."""
+        with self._lock:
+            return [task.held.id for task in self._held.values() if task.held.attempt in attempts]
+
+    def pids(self) -> set[int]:
+        with self._lock:
+            return {task.pid for task in self._held.values() if task.pid}
+
+    def counts(self) -> dict[str, int]:
+        with self._lock:
+            running = sum(task.state == "RUNNING" for task in self._held.values())
+            return {"running": running, "prefetched": len(self._held) - running}
+
+    def holds(self) -> bool:
+        """Return True if the worker may hold a task."""
+        return bool(self._held) or not self.is_complete
+
+    def end(self, tag: str, outcome: str, text: str) -> None:
+        """Record that a message was returned after the end of the worker."""
+        with self._lock:
+            if task := self._held.pop(tag, None):
+                self._end(task, outcome, 0.0, text)
+
+    def next_batch(self) -> dict[str, Any] | None:
+        """Return the body of the next report. Return None if there is nothing new.
+
+        Call `confirm` if the control plane accepts it, and `take_back` if it does not answer.
+        """
+        with self._lock:
+            now = self._clock()
+            due = [*self._ended, *(task for task in self._held.values() if self._is_due(task, now))]
+            tasks: list[dict[str, Any]] = []
+            counts: Counter[str] = Counter()
+            room = BATCH_BYTES
+            self._sent = []
+            for task in due:
+                record = task.to_json(now)
+                counts[task.held.id] += 1
+                room -= len(json.dumps(record))
+                if len(tasks) == BATCH or (tasks and room < 0):
+                    break
+                if counts[task.held.id] <= SAME:
+                    tasks.append(record)
+                    self._sent.append((task, task.state))
+            if self._level == "servers" or not (tasks or self._changed):
+                return None
+            self._sent_names, self._changed = self._changed, set()
+            tally = [{"name": name, **self._sums[name]} for name in sorted(self._sent_names)]
+            return {"tasks": tasks, **({"counter": self.counter, "tally": tally} if tally else {})}
+
+    def _is_due(self, task: TaskRecord, now: float) -> bool:
+        if task.recorded == task.state:
+            return now - task.recorded_at >= AGAIN_AFTER
+        return self._is_notable(task)
+
+    def confirm(self) -> None:
+        """Record that the control plane accepted the latest batch."""
+        with self._lock:
+            now = self._clock()
+            for task, state in self._sent:
+                task.recorded, task.recorded_at = state, now
+            # A task that was sent as running may have ended during the call.
+            sent = {id(task) for task, state in self._sent if state == task.state}
+            self._ended = [task for task in self._ended if id(task) not in sent]
+
+    def take_back(self) -> None:
+        """Keep the latest batch for the next call, because the control plane did not answer."""
+        with self._lock:
+            self._changed |= self._sent_names
+            del self._ended[:-WAITING]

@@ -1,0 +1,234 @@
+"""Messages on the two pipes between a Celery worker and its heart process.
+
+A message is one line of JSON: the name of its type, then its fields. The first line to the heart is the `Greeting`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+MOST = 4000  # bytes of a message that must not wait; a pipe accepts up to 4096 bytes as a whole or not at all
+SHORTENED = 200  # characters of each text in a message that is too long
+
+
+class TaskHeld(NamedTuple):
+    """The worker received a message and has not settled it. `tag` is the key of the delivery."""
+
+    tag: str
+    id: str
+    name: str
+    queue: str
+    eta: str | None = None
+    retries: int = 0
+    root: str | None = None
+    parent: str | None = None
+    attempt: str = ""
+    is_known: bool = False  # it was delivered or tried before, so the control plane may have a job for it
+    args: str | None = None
+
+
+class TaskRunning(NamedTuple):
+    """The code of a task may run from now on. `pid` is None until a process of the pool has accepted the task."""
+
+    tag: str
+    pid: int | None
+
+
+class TaskEnded(NamedTuple):
+    """The worker settled a message. `text` is the result or the error."""
+
+    tag: str
+    outcome: str
+    seconds: float = 0.0
+    text: str | None = None
+    traceback: str | None = None
+
+
+class MessagesDropped(NamedTuple):
+    """Messages from the worker to its heart process were lost because their pipe was full.
+
+    So the heart process does not know all tasks of the worker.
+    """
+
+
+class LoopProgress(NamedTuple):
+    """Sign of life of the worker's main loop, twice a second."""
+
+    received: int = -1  # messages since the worker started
+    takes: bool = False  # the worker consumes, and is not full
+    queues: Sequence[str] = ()
+    dead: int | None = None  # requests that no process runs, if they fill all places of a full worker
+
+
+class JobKnown(NamedTuple):
+    """Job that the worker sent to its own queue. Timeouts are in seconds."""
+
+    attempt: str
+    timeout: float | None
+
+
+class JobWaiting(NamedTuple):
+    """Job that may begin once the control plane has accepted STARTED."""
+
+    attempt: str
+    timeout: float | None
+
+
+class JobNotSent(NamedTuple):
+    """Job that did not reach the worker's own queue. Without a `code`, `text` is the reason of its release."""
+
+    attempt: str
+    code: str
+    text: str
+
+
+class ConsumerConnected(NamedTuple):
+    """The worker has a new connection to the broker, and consumes."""
+
+
+class WorkerStopping(NamedTuple):
+    """The worker began its warm shutdown."""
+
+
+class WorkerEnding(NamedTuple):
+    """State that the heart reports when the worker's process has ended."""
+
+    state: str
+
+
+class FailureStored(NamedTuple):
+    """The worker stored FAILURE for the quarantined message `key`."""
+
+    key: str
+    task: str
+    name: str
+
+
+class Consume(NamedTuple):
+    """Order to consume or to stop consuming."""
+
+    is_on: bool
+
+
+class ShutDown(NamedTuple):
+    """Order to begin a warm shutdown."""
+
+
+class Revoke(NamedTuple):
+    """Order to keep a task from beginning, and to end it with a signal if it runs."""
+
+    task: str
+    signal: str = "TERM"
+
+
+class SendJob(NamedTuple):
+    """Order to send a claimed job to the worker's own queue."""
+
+    attempt: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    timeout: float | None
+    headers: dict[str, Any]
+
+
+class BeginJob(NamedTuple):
+    """Order to run the code of a job that waits."""
+
+    attempt: str
+
+
+class ForgetJob(NamedTuple):
+    """Order to forget a job, because the control plane knows its end."""
+
+    attempt: str
+
+
+class StoreFailure(NamedTuple):
+    """Order to store FAILURE for a quarantined message, in the form that kombu keeps in Redis."""
+
+    key: str
+    name: str | None
+    losses: int
+    reason: str
+    message: dict[str, Any]
+
+
+FromWorker = (
+    TaskHeld
+    | TaskRunning
+    | TaskEnded
+    | MessagesDropped
+    | LoopProgress
+    | JobKnown
+    | JobWaiting
+    | JobNotSent
+    | ConsumerConnected
+    | WorkerStopping
+    | WorkerEnding
+    | FailureStored
+)
+Order = Consume | ShutDown | Revoke | SendJob | BeginJob | ForgetJob | StoreFailure
+TYPES: dict[str, Any] = {kind.__name__: kind for kind in (*FromWorker.__args__, *Order.__args__)}
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """Description of a worker that its heart receives first."""
+
+    instance: str
+    kind: str  # kombu's driver type: "redis", "amqp", …
+    connection: Any  # kombu's Connection to the broker, not opened
+    exchanges: dict[str, str]
+    visibility_timeout: float | None  # seconds, as the application set it
+    broker_heartbeat: float  # seconds; 0 means no heartbeats
+    url: str
+    token: str
+    name: str
+    own_queue: str | None  # None if the worker takes no jobs
+    folder: str | None  # of the results of jobs
+    every: float  # seconds between two looks at other workers
+    record: str
+    max_resubmissions: int
+    condemned_for: float
+    stuck_after: float
+    when_stuck: str
+    description: dict[str, Any]  # for the registration
+    state: str | None = None  # folder of the files that prove deaths; None: deaths are not proved
+    lock: int | None = None  # descriptor of this worker's file; None: its own death cannot be proved
+    began: float = 0.0  # uptime in seconds at the worker's start
+    ends_namespace: bool = False  # the kernel ends all processes of the container with the worker
+
+
+def encode(message: FromWorker | Order, most: int | None = None) -> bytes:
+    """Return the line of a message. Shorten its texts if it has more than `most` bytes."""
+    line = [type(message).__name__, *message]
+    data = json.dumps(line, default=str).encode() + b"\n"
+    if most and len(data) > most:
+        line = [field[:SHORTENED] if isinstance(field, str) else field for field in line]
+        data = json.dumps(line, default=str).encode() + b"\n"
+    return data
+
+
+def decode(line: bytes) -> Any:
+    """Return the message of a line. Raise ValueError, KeyError or TypeError for a line that is none."""
+    kind, *values = json.loads(line)
+    return TYPES[kind](*values)
+
+
+def encode_greeting(greeting: Greeting) -> bytes:
+    values = {field.name: getattr(greeting, field.name) for field in fields(greeting)}
+    connection = base64.b64encode(pickle.dumps(greeting.connection)).decode()
+    return json.dumps({**values, "connection": connection}).encode() + b"\n"
+
+
+def decode_greeting(line: bytes) -> Greeting:
+    """Return the greeting of a line. The line comes from this process's own parent, so unpickling it is safe."""
+    values = json.loads(line)
+    connection = pickle.loads(base64.b64decode(values["connection"]))  # noqa: S301 (from our own parent)
+    return Greeting(**{**values, "connection": connection})

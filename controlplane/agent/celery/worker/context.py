@@ -1,0 +1,53 @@
+"""State of one protected worker that the modules of this room share: options, connection, requests, pipe."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kombu import Connection
+
+from controlplane.agent.celery.broker.unacked import UnackedMessages
+from controlplane.agent.celery.messages import FromWorker
+from controlplane.agent.celery.options import CeleryOptions
+
+DONE = 10_000  # tags of finished tasks that are remembered, because a lost connection may lose an acknowledgement
+
+
+class WorkerContext:
+    """State of one worker in its main process. It stays the same when the worker connects again."""
+
+    def __init__(
+        self,
+        worker: Any,
+        options: CeleryOptions,
+        instance: str,
+        kind: str,
+        connection: Connection,
+        send: Callable[[FromWorker], None],
+    ) -> None:
+        """`kind`: kombu's driver type, such as "redis". `send`: sends a message to the heart, and never waits."""
+        self.worker, self.app, self.options = worker, worker.app, options
+        self.instance, self.kind, self.connection = instance, kind, connection
+        self.send = send
+        self.unacked: UnackedMessages | None = None  # on Redis
+        self.errors: tuple[type[Exception], ...] = ()  # of Redis
+        self.consumes = True  # False while the worker is cordoned or ends
+        self.open: set[str] = set()  # tags of the requests that are not settled
+        self.done: deque[str] = deque(maxlen=DONE)
+
+    def record_settled(self, tag: str) -> None:
+        self.done.append(tag)
+        self.open.discard(tag)
+
+
+class ProtectedRequest:
+    """Base of all protected requests. `tag` is the key of the delivery."""
+
+    tag: str
+
+
+def is_prefork(worker: Any) -> bool:
+    """Return True if each task runs in a process that runs nothing else at the same time."""
+    return bool(worker.pool_cls.__module__ == "celery.concurrency.prefork")

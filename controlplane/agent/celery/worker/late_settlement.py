@@ -1,0 +1,50 @@
+"""Messages on Redis that a worker can settle after it lost the connection that received them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.agent.celery.worker.context import WorkerContext
+from controlplane.agent.celery.worker.settlement import Settlement
+
+
+class LateSettlement:
+    """Mixed into the Message class of a Redis channel.
+
+    A message whose connection is lost is settled through another one. kombu's own methods raise AttributeError then,
+    which ends the worker, or only log an error.
+    """
+
+    context: WorkerContext
+    settlement: Settlement
+
+    def ack(self, multiple: bool = False) -> None:
+        message: Any = self
+        if message.channel.closed and not message.acknowledged:
+            self.settlement.acknowledge_later(message.delivery_tag)
+            message._state = "ACK"
+            return
+        try:
+            super().ack(multiple)  # type: ignore[misc]
+        except self.context.errors:
+            self.settlement.acknowledge_later(message.delivery_tag)
+
+    def reject(self, requeue: bool = False) -> None:
+        message: Any = self
+        if message.channel.closed and not message.acknowledged:
+            if requeue:
+                self.settlement.give_back(message, message.delivery_tag, "requeued", suspect=False)
+            else:
+                self.settlement.acknowledge_later(message.delivery_tag)
+            message._state = "REJECTED"
+        else:
+            super().reject(requeue)  # type: ignore[misc]
+
+    def requeue(self) -> None:
+        self.reject(requeue=True)
+
+
+def message_class(base: type, context: WorkerContext, settlement: Settlement) -> type:
+    """Return `base` with late settlement."""
+    attributes = {"context": context, "settlement": settlement}
+    return type("SettledLate" + base.__name__, (LateSettlement, base), attributes)

@@ -1,0 +1,248 @@
+"""A process that has imported a module and forks for each call of its functions.
+
+Command: `python -m controlplane.agent.processes.fork_server MODULE CHANNEL`.
+
+CHANNEL is a socket. The fork server sends `ready` once, or `!` and the reason why it cannot fork calls. Then each
+message brings the file descriptors of one call. The response is the process id of the call's reaper, which becomes a
+child of the agent, or `!` and a reason. The processes below that reaper are as below any other (reaper.py): a session
+and a group of their own, the fence, death with the agent. Only the interpreter and the module are loaded already.
+
+A module can be forked if forks can share the effects of its import. It must start no threads, open no sockets or pipes,
+and not read the variables of a job.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import marshal
+import os
+import select
+import signal
+import socket
+import stat
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from controlplane.agent.processes import attempt_mark, callable_child, reaper
+
+READY = b"ready"
+DESCRIPTORS = 9  # for one call: command, control, status, stdin, stdout, stderr, result, pulse, and perhaps the lock
+OF_JOB = b"JOB_"
+
+
+@dataclass(frozen=True)
+class ForkedCall:
+    """The call for which this process was forked."""
+
+    function: str
+    modules: str
+    result: int
+    pulse: int
+
+
+class Sources:
+    """The source files of all imported modules, except installed ones.
+
+    If one of them changes, the next call needs a new process.
+    """
+
+    def __init__(self) -> None:
+        self._roots = tuple({os.path.join(prefix, "") for prefix in (sys.prefix, sys.base_prefix)})
+        self._times: dict[str, int | None] = {}
+        self.add_modules()
+
+    def add_modules(self) -> None:
+        """Add the files of modules that were imported since the last call."""
+        for file in {str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}:
+            if file and file not in self._times and not file.startswith(self._roots):
+                self._times[file] = _changed_at(file)
+
+    def have_changed(self) -> bool:
+        return any(_changed_at(file) != time for file, time in self._times.items())
+
+
+def import_fit(module: str) -> str:
+    """Import the module. Return why it cannot be forked, or an empty text."""
+    shared = _unshareable()
+    read: set[bytes] = set()
+    environ: Any = os.environ
+    encode = environ.encodekey
+
+    def encode_noted(key: str) -> Any:
+        read.add(encode(key))
+        return encode(key)
+
+    environ.encodekey = encode_noted
+    try:
+        importlib.import_module(module)
+    except BaseException as error:
+        return f"it cannot be imported: {error!r}"
+    finally:
+        environ.encodekey = encode
+    if len(os.listdir("/proc/self/task")) > 1:
+        return "it starts threads when it is imported"
+    if _unshareable() - shared:
+        return "it opens sockets or pipes when it is imported"
+    if any(key.startswith(OF_JOB) for key in read):
+        return "it looks at its job when it is imported"
+    return ""
+
+
+def serve(channel: socket.socket, mark: int) -> ForkedCall | None:
+    """Serve calls until the agent closes the channel, then return None.
+
+    Each forked process returns from this function with its call. `mark` is the address from attempt_mark.reserve().
+    """
+    sources = Sources()
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(channel, 16, DESCRIPTORS)
+        if not message:
+            return None
+        if sources.have_changed():
+            _close(*descriptors)
+            channel.send(b"!its files have changed")
+            continue
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # otherwise each fork would write the buffer again
+        pids, pid = os.pipe()
+        # Fork twice and end the process between: the reaper becomes a child of the agent, which adopts orphans.
+        if (middle := os.fork()) == 0:
+            channel.close()
+            os.close(pids)
+            if call := _fork_reaper(descriptors, pid, mark):
+                return call
+        _close(pid, *descriptors)
+        reaper_pid = os.read(pids, 32)
+        os.close(pids)
+        reaper.try_to(os.waitpid, middle, 0)
+        channel.send(reaper_pid or b"!it cannot be forked")
+
+
+def _fork_reaper(descriptors: list[int], pid: int, mark: int) -> ForkedCall | None:
+    """Fork the reaper. This returns only in the process of the code."""
+    try:
+        if child := os.fork():
+            os.write(pid, str(child).encode())
+            os._exit(0)
+        os.close(pid)
+        return _become_reaper(mark, *descriptors)
+    except OSError:
+        os._exit(1)
+
+
+def _become_reaper(
+    mark: int,
+    command: int,
+    control: int,
+    status: int,
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    result: int,
+    pulse: int,
+    lock: int | None = None,
+) -> ForkedCall:
+    os.setsid()
+    gc.disable()
+    handlers = {number: signal.getsignal(number) for number in reaper.CHANGED}
+    for standard, descriptor in enumerate((stdin, stdout, stderr)):
+        os.dup2(descriptor, standard)
+        os.close(descriptor)
+    with open(command, "rb") as file:
+        argv, env, *_, marker = marshal.load(file)  # noqa: S302 (from our own agent)
+    reaper.prepare()
+    guard = reaper.Reaper(control, lock)
+    select.select([control], [], [])  # wait for the first line: until then the agent does not know this reaper
+    guard.read()
+    if guard.ending:
+        reaper.leave(None)
+    parent = os.getpid()
+    guard.main = reaper.fork(status)
+    if guard.main:
+        guard.guard(status, [result, pulse], marker=marker)
+    reaper.become_code(parent)
+    # Until here the lock shows that this process lives. From now on the mark does, which others must be able to read.
+    attempt_mark.write(mark, env.get(attempt_mark.NAME, ""))
+    reaper.prctl(reaper.DUMPABLE, 1)
+    guard.close()
+    os.close(status)
+    for number, handler in handlers.items():
+        if handler is not None:
+            signal.signal(number, handler)
+    gc.enable()
+    os.environ.clear()
+    os.environ.update(env)
+    if numpy := sys.modules.get("numpy.random"):
+        numpy.seed()  # otherwise all calls get the same random numbers; Python reseeds its own generator
+    sys.argv = [callable_child.__file__, argv[3], argv[4], str(result), str(pulse)]  # the same as without a fork server
+    return ForkedCall(argv[3], argv[4], result, pulse)
+
+
+def exit_quickly(files: list[Any]) -> NoReturn:
+    """Exit like the interpreter does, but do not destroy the objects, because that takes longer than all else.
+
+    Flush `files` and the files that were opened after they were listed.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # joins threads that are not daemons
+    atexit._run_exitfuncs()
+    for file in [*files, *_open_files(), sys.stdout, sys.stderr]:
+        with contextlib.suppress(OSError, ValueError):
+            file.flush()
+    os._exit(0)
+
+
+def _open_files() -> list[Any]:
+    """Return the open files, except those that `gc.freeze` has hidden."""
+    return [item for item in gc.get_objects() if type(item) in (io.TextIOWrapper, io.BufferedWriter)]
+
+
+def _unshareable() -> set[tuple[int, int]]:
+    """Return the open files that two processes must not share: all except regular files, directories and devices."""
+    files = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            status = os.fstat(int(name))
+        except OSError:
+            continue  # the file descriptor of listdir() itself
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISCHR(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            files.add((int(name), status.st_ino))
+    return files
+
+
+def _changed_at(file: str) -> int | None:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def main() -> None:
+    module, descriptor = sys.argv[1], int(sys.argv[2])
+    os.set_inheritable(descriptor, False)
+    reaper.prctl(reaper.PDEATHSIG, signal.SIGKILL)
+    channel, mark = socket.socket(fileno=descriptor), attempt_mark.reserve()
+    if problem := import_fit(module):
+        channel.send(f"!{problem}".encode()[:1000])
+        return
+    reaper.prctl(reaper.DUMPABLE, 0)  # no job's code may attach to this process, and so to later calls
+    files = _open_files()
+    gc.freeze()  # the collector skips existing objects, so forks do not copy their memory
+    channel.send(READY)
+    if call := serve(channel, mark):
+        callable_child.run_job(call.function, call.modules, call.result, call.pulse)
+        exit_quickly(files)
+
+
+if __name__ == "__main__":
+    main()

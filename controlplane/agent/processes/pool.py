@@ -1,0 +1,295 @@
+"""The pool processes of a worker (pool_child.py), on Linux: each calls one function after the other, below its reaper.
+
+A process runs one attempt at a time. It is killed with everything below it when that attempt is killed, and it is
+replaced when an attempt leaves something behind. One more process than needed is ready ahead of time. Main thread only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import structlog
+
+from controlplane.agent.processes import attempt_mark
+from controlplane.agent.processes.child_process import CallFeed, ChildCommand, ChildExit, ChildProcess
+
+log = structlog.get_logger()
+PROGRAM = "controlplane.agent.processes.pool_child"
+PRELOADED = 32  # modules that a new process imports before its first call
+RETIRE_PATIENCE = 5.0  # seconds in which a process that is not needed any more ends by itself
+DIED_SILENTLY = "a pool process ended before it was ready"
+OutputHandler = Callable[[str, bytes], None]
+Environment = frozenset[tuple[str, str]]
+
+
+class PoolHost(Protocol):
+    """The supervisor, as far as a pool needs it."""
+
+    def start_process(self, key: str, command: ChildCommand, on_output: OutputHandler) -> None: ...
+    def get_child(self, key: str) -> ChildProcess | None: ...
+    def send(self, feed: CallFeed, data: bytes) -> None: ...
+    def close_feed(self, child: ChildProcess) -> None: ...
+
+
+@dataclass
+class PooledCall:
+    key: str  # of the attempt
+    command: ChildCommand
+    on_output: OutputHandler
+
+    @property
+    def module(self) -> str:
+        return self.command.module or ""
+
+    def describe(self) -> dict[str, str]:
+        return {"attempt": self.key, "job": self.command.variables.get("JOB_ID", "")}
+
+    def encode(self) -> bytes:
+        function, modules = self.command.argv[3:5]
+        call = {"id": self.key, "function": function, "modules": modules, "variables": dict(self.command.variables)}
+        return json.dumps(call).encode() + b"\n" + self.command.stdin + b"\n"
+
+
+@dataclass
+class PoolMember:
+    """A pool process. `call` is the one that it runs, or that waits until it is ready."""
+
+    key: str
+    environment: Environment
+    preloads: bool
+    call: PooledCall | None = None
+    is_ready: bool = False
+    is_killed: bool = False  # with its attempt
+    calls: int = 0
+    result: bytes = b""
+    is_retired: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        return self.is_ready and self.call is None and not self.is_retired and not self.is_killed
+
+    def write_output(self, stream: str, chunk: bytes) -> None:
+        if self.call:  # output between two attempts belongs to none
+            self.call.on_output(stream, chunk)
+
+
+@dataclass
+class Pool:
+    """`slots` processes may run attempts. `most_calls` and `most_memory` (bytes) limit the life of a process."""
+
+    host: PoolHost
+    slots: int
+    most_calls: int
+    most_memory: int | None = None
+    _members: dict[str, PoolMember] = field(default_factory=dict)
+    _by_call: dict[str, PoolMember] = field(default_factory=dict)
+    _modules: dict[Environment, dict[str, None]] = field(default_factory=dict)  # whose calls have returned
+    _ended: list[ChildExit] = field(default_factory=list)
+    _is_closed: bool = False
+
+    def begin(self, call: PooledCall) -> None:
+        """Run a call in a process that is ready, or in a new one. Raise OSError if none can be started."""
+        environment = frozenset(
+            (name, value) for name, value in call.command.env.items() if name not in call.command.variables
+        )
+        of_kind = [one for one in self._members.values() if one.environment == environment and not one.call]
+        idle = [one for one in of_kind if one.is_idle]
+        starting = [one for one in of_kind if not (one.is_ready or one.is_retired or one.is_killed)]
+        # The process that was used last has the most in its caches.
+        member = max(idle, key=lambda one: one.calls) if idle else next(iter(starting), None)
+        if member is None:
+            member = self._start(environment)
+        self._assign(member, call)
+
+    def member_of(self, key: str) -> PoolMember | None:
+        return self._by_call.get(key)
+
+    def child_of(self, key: str) -> ChildProcess | None:
+        """Return the process that runs a call, or that will."""
+        member = self._by_call.get(key)
+        return self.host.get_child(member.key) if member else None
+
+    def kill(self, key: str) -> bool:
+        """Note that the process of a call is being killed. Return False if the call has ended already."""
+        member = self._by_call[key]
+        if child := self.host.get_child(member.key):
+            self._read_answers(member, child)
+        if self._by_call.get(key) is not member or member.result:
+            return False
+        member.is_killed = True
+        return True
+
+    def take_ended(self) -> list[ChildExit]:
+        """Return the calls that have ended: nothing that they started is left, except threads."""
+        for member in list(self._members.values()):
+            if (child := self.host.get_child(member.key)) and child.answers and child.answers.lines:
+                self._read_answers(member, child)
+        ended, self._ended = self._ended, []
+        if ended:
+            self._keep_spare()
+        return ended
+
+    def record_end(self, child: ChildProcess, child_exit: ChildExit) -> None:
+        """Record the end of a pool process with everything below it."""
+        member = self._members[child.key]
+        was_ready = member.is_ready
+        self._read_answers(member, child)
+        del self._members[member.key]
+        if (call := member.call) is None:
+            if not (was_ready or member.is_retired or member.is_killed or self._is_closed):
+                self._forget_modules(member, child_exit)
+            return
+        if not was_ready and member.preloads and not member.is_killed:
+            # What it imported ahead of time has ended it, not this call.
+            self._forget_modules(member, child_exit)
+            try:
+                self._assign(self._start(member.environment), call)
+                return
+            except OSError as error:
+                child_exit = replace(child_exit, problem=str(error), is_of_machine=True)
+        self._end_call(member, child_exit)
+
+    def keys(self) -> Iterable[str]:
+        return self._members.keys()
+
+    def retire_all(self) -> None:
+        """Let the processes without a call end by themselves."""
+        self._is_closed = True
+        for member in self._members.values():
+            if not member.call:
+                self._retire(member, "")
+
+    @property
+    def has_retired(self) -> bool:
+        return any(member.is_retired for member in self._members.values())
+
+    def _start(self, environment: Environment) -> PoolMember:
+        key = f"{attempt_mark.POOLED}{uuid.uuid4()}"
+        modules = list(self._modules.get(environment, ()))[-PRELOADED:]
+        member = PoolMember(key, environment, bool(modules))
+        marked = {**dict(environment), attempt_mark.POOL_NAME: key}
+        command = ChildCommand(
+            [sys.executable, "-m", PROGRAM], marked, b"", with_result=True, with_pulse=True, is_own=True, is_pool=True
+        )
+        self.host.start_process(key, command, member.write_output)
+        self._members[key] = member
+        self._send(member, json.dumps({"preload": modules, "max_memory": self.most_memory}).encode() + b"\n")
+        return member
+
+    def _assign(self, member: PoolMember, call: PooledCall) -> None:
+        member.call, member.result = call, b""
+        self._by_call[call.key] = member
+        if member.is_ready:
+            self._send_call(member, call)
+
+    def _send_call(self, member: PoolMember, call: PooledCall) -> None:
+        member.calls += 1
+        if child := self.host.get_child(member.key):
+            child.record_sign()
+            for tail in child.tails:
+                tail.data.clear()
+        self._send(member, call.encode())
+
+    def _send(self, member: PoolMember, data: bytes) -> None:
+        if (child := self.host.get_child(member.key)) and isinstance(child.feed, CallFeed):
+            self.host.send(child.feed, data)
+
+    def _read_answers(self, member: PoolMember, child: ChildProcess) -> None:
+        if (answers := child.answers) is None:
+            return
+        while not answers.pipe.closed and answers.read_chunk():
+            pass
+        while answers.lines:
+            self._read_answer(member, child, answers.lines.popleft())
+
+    def _read_answer(self, member: PoolMember, child: ChildProcess, line: bytes) -> None:
+        kind, _, rest = line.partition(b" ")
+        call = member.call
+        if kind == b"R" and not member.is_ready:
+            member.is_ready = True
+            if call and not member.is_killed:
+                self._send_call(member, call)
+            return
+        key, _, rest = rest.partition(b" ")
+        if call is None or key != call.key.encode():
+            return  # code in this process may write anything
+        if member.is_killed:
+            if not member.result:
+                child.kill_child()  # its code has ended before the SIGKILL
+            return
+        if kind == b"N":
+            member.call = None
+            self._retire(member, rest.decode(errors="replace"), call)
+            try:
+                self._assign(self._start(member.environment), call)
+            except OSError as error:
+                self._end_call(member, ChildExit(call.key, child.pid, 0, b"", b"", problem=str(error)), call)
+        elif kind == b"E":
+            why, _, member.result = rest.partition(b"\t")
+            self._record_result(member, child, call, why.decode(errors="replace"))
+
+    def _record_result(self, member: PoolMember, child: ChildProcess, call: PooledCall, why: str) -> None:
+        for tail in child.tails:
+            for _ in range(32):  # limited: a thread that stays may write forever
+                if tail.pipe.closed or not tail.read_chunk():
+                    break
+        self._modules.setdefault(member.environment, {})[call.module] = None
+        if self.host.get_child(member.key) is None:
+            return  # it has ended since: `record_end` ends the call
+        if why:
+            # What it left behind ends now, and only then the attempt has ended.
+            member.is_killed = True
+            log.info("Pool process replaced", why=why, pid=child.pid, **call.describe())
+            child.kill_child()
+            child.kill_at = time.monotonic() + 1.0
+            return
+        stdout, stderr = (bytes(tail.data) for tail in child.tails)
+        self._end_call(member, ChildExit(call.key, child.pid, 0, stdout, stderr, member.result, gave_signs=True))
+        if member.calls >= self.most_calls:
+            self._retire(member, f"it ran {member.calls} attempts", call)
+
+    def _end_call(self, member: PoolMember, child_exit: ChildExit, call: PooledCall | None = None) -> None:
+        call = call or member.call
+        member.call = None
+        if call:
+            self._by_call.pop(call.key, None)
+            status = 0 if member.result else child_exit.status
+            self._ended.append(replace(child_exit, key=call.key, status=status, result=member.result))
+
+    def _retire(self, member: PoolMember, why: str, call: PooledCall | None = None) -> None:
+        """Let a process end by itself. It gets no other call."""
+        if member.is_retired:
+            return
+        member.is_retired = True
+        if (child := self.host.get_child(member.key)) is None:
+            return
+        if why:
+            log.info("Pool process replaced", why=why, pid=child.pid, **(call.describe() if call else {}))
+        self.host.close_feed(child)
+        child.kill_at = time.monotonic() + RETIRE_PATIENCE
+
+    def _forget_modules(self, member: PoolMember, child_exit: ChildExit) -> None:
+        log.warning(DIED_SILENTLY, pid=child_exit.pid, status=child_exit.status)
+        self._modules.pop(member.environment, None)
+
+    def _keep_spare(self) -> None:
+        """Start one process ahead of time, and end idle processes beyond the slots and one spare."""
+        if self._is_closed:
+            return
+        members = [one for one in self._members.values() if not (one.is_retired or one.is_killed)]
+        free = [one for one in members if not one.call]
+        for environment in self._modules:
+            if len(members) <= self.slots and not any(one.environment == environment for one in free):
+                try:
+                    members.append(self._start(environment))
+                except OSError as error:
+                    log.info("No spare pool process", why=str(error))
+                    return
+        for member in free[: max(0, len(members) - self.slots - 1)]:
+            self._retire(member, "")

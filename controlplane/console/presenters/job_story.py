@@ -1,0 +1,80 @@
+"""Story of a job in one sentence: how it ended, where it runs, or why it waits."""
+
+from typing import Any
+
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from controlplane.console.formatting import link_to_server, shorten
+from controlplane.core.durations import describe_exactly
+from jobs.models import Attempt
+from jobs.selectors.jobs import DetailedJob
+from jobs.states import AttemptState, JobState
+
+NAMED = 3
+"""Number of lost servers that the sentence names."""
+LOST = frozenset({AttemptState.RESUBMITTED, AttemptState.REQUEUED})
+TONES = {
+    JobState.COMPLETED: ("ok", "well"), JobState.FAILED: ("bad", "bad"), JobState.RUNNING: ("ok", "RUNNING"),
+    JobState.CLAIMED: ("move", "CLAIMED"), JobState.EXPIRED: ("warn", "EXPIRED"),
+}  # fmt: skip
+
+
+def title_of_job(job: Any) -> str:
+    """Return the name of a job, otherwise its function, handler, task or command."""
+    action = job.action if isinstance(job.action, dict) else {}
+    code = next((action[field] for field in ("command", "path", "name", "task") if action.get(field)), "")
+    words = " ".join(map(str, code)) if isinstance(code, list) else str(code)
+    if action.get("type") == "callable":
+        words = words.rpartition(":")[2]
+    return job.name or shorten(words, 120) or str(action.get("type", "job"))
+
+
+def tell_story(job: DetailedJob, doubt: str, *, links_servers: bool) -> dict[str, Any]:
+    """Return the sentence, its tone and its icon."""
+
+    def name(attempt: Attempt) -> SafeString:
+        return link_to_server(attempt.server) if links_servers else conditional_escape(attempt.server.name)
+
+    attempts = list(job.attempts.all())
+    last = attempts[-1] if attempts else None
+    lost = [attempt for attempt in attempts if attempt.state in LOST]
+    tone, icon = TONES.get(JobState(job.state), ("idle", job.state))
+    if doubt and last:
+        sentence = format_html("{} on {}, but the {}.", words_of(job.state), name(last), doubt)
+        tone, icon = "warn", "SILENT"
+    else:
+        sentence = describe_state(job, last, lost, name)
+    return {"sentence": sentence, "tone": tone, "icon": icon}
+
+
+def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], name: Any) -> SafeString:
+    servers = format_html_join(", ", "{}", ((name(attempt),) for attempt in lost[:NAMED]))
+    before = SafeString("")
+    if lost:
+        # Operators take attempts away too: only a lost server is a loss.
+        words = ("loss", "losses") if len(lost) == job.resubmissions else ("earlier attempt", "earlier attempts")
+        before = format_html(" after {} {} ({})", len(lost), words[len(lost) > 1], servers)
+    match job.state:
+        case JobState.COMPLETED | JobState.FAILED if last and last.state == job.state:
+            return format_html("{}{}: {} ran it{}.", words_of(job.state), before, name(last), describe_run(last))
+        case JobState.RUNNING if last:
+            return format_html("Running on {}{}.", name(last), before)
+        case JobState.CLAIMED if last:
+            return format_html("Claimed by {}{}, and about to start.", name(last), before)
+        case JobState.PENDING:
+            return format_html("Waiting for a worker{}.", before)
+        case JobState.CANCELLED:
+            who = next((event["actor"] for event in job.action_events if "cancel" in event["action"]), "")
+            return format_html("Cancelled{}{}.", f" by {who}" if who else "", before)
+    return format_html("{}{}.", words_of(job.state), before)
+
+
+def words_of(state: str) -> str:
+    return str(state).replace("_", " ").capitalize()
+
+
+def describe_run(attempt: Attempt) -> str:
+    if not attempt.started_at or not attempt.finished_at:
+        return ""
+    return f" in {describe_exactly((attempt.finished_at - attempt.started_at).total_seconds())}"

@@ -1,0 +1,88 @@
+"""References: objects in the payload of a step that stand for a value of the execution. Needs no Django.
+
+`{"from": "$.steps.extract.output.rows", "default": []}` stands for an output. PostgreSQL evaluates the path when the
+step begins (SQL function `resolved_step`). Paths are read here in PostgreSQL's canonical text, in which every name is
+quoted and `$` outside of quotes is always the root.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+
+FROM, DEFAULT = "from", "default"
+PATH_START = re.compile(r"\s*(?:(?:lax|strict)\s+)?\$")
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+
+
+class WrongPath(ValueError):
+    """A path that a step may not use. The message completes the sentence "The path … "."""
+
+
+def is_reference(value: object) -> bool:
+    """Return True for an object that stands for a value of the execution."""
+    return (
+        isinstance(value, dict)
+        and isinstance(path := value.get(FROM), str)
+        and value.keys() <= {FROM, DEFAULT}
+        and PATH_START.match(path) is not None
+    )
+
+
+def find_references(value: object, pointer: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the JSON pointer and the path of each reference in a value."""
+    if isinstance(value, dict):
+        if is_reference(value):
+            yield pointer, value[FROM]
+            return
+        for name, item in value.items():
+            yield from find_references(item, f"{pointer}/{escape_name(str(name))}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from find_references(item, f"{pointer}/{index}")
+
+
+def escape_name(name: str) -> str:
+    """Return a name as a part of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def list_steps(canonical: str) -> frozenset[str]:
+    """Return the keys of the steps that a path names.
+
+    Raise WrongPath if a root is not followed by `inputs`, or by `steps` and a key.
+    """
+    tokens = [token for token in TOKEN.findall(canonical.removeprefix("strict ")) if not token.isspace()]
+    steps: set[str] = set()
+    for place, token in enumerate(tokens):
+        if token == "$":  # noqa: S105 - the root of a path
+            names = _names_after(tokens, place)
+            if names[:1] == ["steps"] and len(names) > 1:
+                steps.add(names[1])
+            elif names[:1] != ["inputs"]:
+                raise WrongPath("must begin with $.inputs or $.steps.KEY")
+    return frozenset(steps)
+
+
+def _names_after(tokens: list[str], place: int) -> list[str]:
+    """Return the first two names after a root, as far as they follow it directly."""
+    names = []
+    for dot, name in zip(tokens[place + 1 : place + 5 : 2], tokens[place + 2 : place + 5 : 2], strict=False):
+        if dot != "." or name[0] != '"':
+            break
+        names.append(json.loads(name))
+    return names
+
+
+def ancestors(needs: Mapping[str, Sequence[str]]) -> Callable[[str, str], bool]:
+    """Return a function that shows if a step (second) depends on another (first), directly or not.
+
+    `needs` has no cycle. The sets are bits of whole numbers, because 10,000 steps may each have 10,000 ancestors.
+    """
+    bit_of = {key: 1 << place for place, key in enumerate(needs)}
+    before: dict[str, int] = {}
+    for key in TopologicalSorter(needs).static_order():
+        before[key] = 0
+        for on in needs[key]:
+            before[key] |= before[on] | bit_of[on]
+    return lambda first, second: bool(first in bit_of and before[second] & bit_of[first])

@@ -1,0 +1,63 @@
+"""Compute the slots of triggers' schedules.
+
+A stored schedule may be invalid on this system, for example if an upgrade removed its time zone. Then each function
+raises TriggerUnusable, and pages and API show that instead of failing.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from jobs.errors import TriggerUnusable
+
+
+def find_zone(name: str) -> ZoneInfo:
+    """Return a time zone by name. Raise TriggerUnusable if this system does not have it."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError):  # a path, a name that is too long or a folder, or no zone
+        raise TriggerUnusable(f'{name!r} is not a time zone of this system; use one like "Europe/Zurich".') from None
+
+
+def read_cron(cron: str, after: datetime) -> Iterator[datetime]:
+    """Return the times of a cron expression after `after`. Raise TriggerUnusable if it is invalid."""
+    try:
+        moments: Iterator[datetime] = CronSim(cron, after)
+    except (CronSimError, OverflowError) as error:
+        raise TriggerUnusable(f'{cron!r} is not a cron expression like "*/5 * * * *": {error}.') from None
+    return moments
+
+
+def schedule_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
+    """Yield the slots of a trigger after a time, in order and in UTC. Raise TriggerUnusable.
+
+    Cron expressions use the trigger's time zone; days on which clocks change follow Debian's cron. Intervals are
+    counted from the trigger's creation.
+    """
+    if trigger.cron is not None:
+        # Compare in UTC: within one time zone Python compares only wall times, so both 2:30 of a night would be equal.
+        for slot in read_cron(trigger.cron, after.astimezone(find_zone(trigger.timezone))):
+            moment = slot.astimezone(UTC)
+            if moment > after:  # a daily slot in a repeated hour already was in the first one
+                yield moment
+        return
+    with suppress(OverflowError):  # there are no slots after the year 9999
+        step = timedelta(seconds=trigger.interval_seconds)
+        if step <= timedelta(0):
+            raise TriggerUnusable(f"The interval of {trigger.interval_seconds:g} s is too short; use at least 1 s.")
+        count = (after - trigger.created_at) // step
+        while True:
+            count += 1
+            yield trigger.created_at + count * step
+
+
+def upcoming_slots(trigger: Any, now: datetime, count: int) -> list[datetime]:
+    """Return the next `count` slots of a trigger. For a paused one, return those it would have if it were enabled."""
+    if not trigger.enabled or trigger.next_slot_at is None:
+        return list(islice(schedule_slots(trigger, now), count))
+    return list(islice(chain([trigger.next_slot_at], schedule_slots(trigger, trigger.next_slot_at)), count))

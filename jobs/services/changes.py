@@ -1,0 +1,146 @@
+"""Changes of jobs that wait: their priority, the time from which they may start, tags, timeout, retries and payload."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import F, Func, IntegerField, TextField
+from django.db.models.functions import Cast, Coalesce
+from django.utils.dateparse import parse_datetime
+
+from controlplane.agent.runners.policy import takes_references
+from controlplane.agent.secrets.step_data import mask_payload
+from controlplane.agent.secrets.values import find_problem, mask
+from controlplane.core.json_bodies import size_of
+from controlplane.core.model_fields import ObservedNow
+from controlplane.core.transactions import retried_atomic
+from jobs import tags
+from jobs.conf import conf
+from jobs.errors import AlreadyStarted, CeleryTask, ImpossibleChange, JobUnknown, StepHasChild
+from jobs.models import StoredBytes, WorkerJob
+from jobs.services import drafts, stored_bytes, waiting_tag_sets
+from jobs.services.hints import announce_work
+from jobs.services.refusals import refuse_over_quota, refuse_too_many_tag_sets
+from jobs.sql import sql
+from jobs.states import JobKind, JobState
+from liveness.services.action_events import ActionSubject, record_action
+from liveness.states import Subject as SubjectType
+
+CHANGEABLE = ("priority", "available_at", "tags", "timeout_seconds", "max_retries", "payload")
+LARGEST_SHOWN = 1000
+"""Bytes of JSON of a payload that an event shows. Of a larger one it shows the size."""
+
+
+class OwnedBytes(NamedTuple):
+    """Bytes that an owner stores."""
+
+    stored: int
+
+
+@retried_atomic
+def change_job(job: UUID, by: str, owner: UUID | None = None, *, changes: Mapping[str, Any], note: str = "") -> None:
+    """Change fields of a job that is PENDING or BLOCKED, and record an event with the old and the new values.
+
+    `changes` are valid values of fields of `CHANGEABLE`. `available_at` None means now. `owner` is the client whose
+    jobs may be changed (None: all). Values that are the same change nothing.
+
+    Raises JobUnknown, AlreadyStarted, CeleryTask, StepHasChild and ImpossibleChange. For a client also TooManyTagSets
+    and QuotaExceeded.
+    """
+    row = lock_waiting_job(job, owner)
+    now = sql.read_clock.fetch_only_row().now
+    wanted = {name: read_value(name, value, now) for name, value in changes.items()}
+    old = {name: getattr(row, name) for name, value in wanted.items() if getattr(row, name) != value}
+    if not old:
+        return
+    for name in old:
+        setattr(row, name, wanted[name])
+    fields = set(old)
+    if "available_at" in old and row.good_until is not None and row.available_at >= row.good_until:
+        raise ImpossibleChange(
+            f"available_at must be before good_until of the job, which is {row.good_until.isoformat()}."
+        )
+    shown = {name: {"old": show_value(old[name]), "new": show_value(wanted[name])} for name in sorted(old)}
+    if "payload" in old:
+        refuse_wrong_secrets(row.action, row.payload)
+        shown["payload"]["old"] = show_value(mask_payload(old["payload"], row.payload_from))
+        row.payload_from = None  # these places are not in the new payload
+        fields.add("payload_from")
+    if "tags" in old:
+        row.required_tags = tags.required_tags(row.action, row.tags)
+        row.pending_observed = ObservedNow()
+        fields |= {"required_tags", "pending_observed"}
+        limit_tag_sets(row, owner)
+    before = payload_bytes(job) if "payload" in old else 0
+    row.save(update_fields=sorted(fields))
+    if "payload" in old:
+        count_bytes(row, owner, payload_bytes(job) - before)
+    record_action("change_job", by, note, ActionSubject(SubjectType.JOB, job), changes=shown)
+    if fields & {"priority", "available_at", "tags"}:
+        announce_work()
+
+
+def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:
+    """Lock a job that may be changed and return it. A claim that runs at the same time is over then, or waits."""
+    visible = WorkerJob.objects.filter(pk=job) if owner is None else WorkerJob.objects.filter(pk=job, owner=owner)
+    row = visible.select_for_update(no_key=True).first()
+    if row is None:
+        raise JobUnknown
+    if row.state not in (JobState.PENDING, JobState.BLOCKED):
+        raise AlreadyStarted(f"The job is {row.state}. Only a job that waits can be changed.", state=row.state)
+    if row.kind == JobKind.CELERY:
+        raise CeleryTask("The job is a Celery task that its broker holds, so it cannot be changed.", state=row.state)
+    if drafts.is_execution({"action": row.action}):
+        raise StepHasChild("The step is an execution of its own, and has no fields that can be changed.")
+    return row
+
+
+def read_value(name: str, value: Any, now: datetime) -> Any:
+    """Return the value that is stored. A bulk action stores times as text."""
+    if name != "available_at":
+        return value
+    if isinstance(value, str):
+        value = parse_datetime(value)
+    return now if value is None else max(value, now)
+
+
+def refuse_wrong_secrets(action: dict[str, Any], payload: Any) -> None:
+    """Raise ImpossibleChange if the secrets of a payload are invalid. Celery tasks have none, and cannot be changed."""
+    problem = find_problem(payload) if takes_references(action) else None
+    if problem:
+        raise ImpossibleChange(f"payload: {problem}")
+
+
+def limit_tag_sets(row: WorkerJob, owner: UUID | None) -> None:
+    """Raise TooManyTagSets if a client's waiting jobs would have too many sets of tags."""
+    if owner is None:
+        return
+    limit = waiting_tag_sets.limit_to_count(owner, [tuple(row.required_tags)])
+    counted = sql.count_tag_sets.fetch_rows(owner=owner, required_tags=row.required_tags, tag_sets_limit=limit)
+    refuse_too_many_tag_sets(counted, limit)
+
+
+def payload_bytes(job: UUID) -> int:
+    """Return the bytes of JSON in which the payload is stored."""
+    size = Func(Cast(F("payload"), TextField()), function="octet_length", output_field=IntegerField())
+    return int(WorkerJob.objects.filter(pk=job).values_list(Coalesce(size, 0), flat=True).get())
+
+
+def count_bytes(row: WorkerJob, owner: UUID | None, more: int) -> None:
+    """Count the bytes of a changed payload. Raises QuotaExceeded if a client has no room for them."""
+    limit = conf().stored_bytes_limit
+    if row.owner_id is None or not stored_bytes.counts_bytes():
+        return
+    StoredBytes.objects.create(owner_id=row.owner_id, bytes=more)
+    if owner is not None and more > 0:
+        stored = sum(StoredBytes.objects.filter(owner=owner).values_list("bytes", flat=True))
+        refuse_over_quota([OwnedBytes(stored)], limit)
+
+
+def show_value(value: Any) -> Any:
+    """Return a value for an event: without secrets, and the size of a large payload instead of it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    size = size_of(value)
+    return f"{size} bytes of JSON" if size > LARGEST_SHOWN else mask(value)

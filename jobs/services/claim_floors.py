@@ -1,0 +1,112 @@
+"""Places in the queue where waiting jobs begin, as this process knows them from its last claims.
+
+While an old snapshot is open, PostgreSQL keeps the index entries of all jobs that were claimed since. A claim would
+read them again and again. So each process remembers for each set of tags and priority the position of the oldest
+waiting job (its floor), and claims begin there. A job that comes back to an earlier position is found after
+`KNOWN_FOR`, or as soon as it is announced. Each claim also looks for sets and priorities that are not known yet.
+"""
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from controlplane.core.json_bodies import read_json, write_json
+
+KNOWN_FOR = 1.0
+"""Seconds after which a claim reads a queue from its beginning again."""
+SETS_KEPT_FOR = 60.0
+"""Seconds after which the sets of tags that a server's claims met are read again. Many may have no jobs any more."""
+SETS_LIMIT, PRIORITIES_LIMIT = 30, 8
+"""Sets of tags of a server, and priorities of a set, that are remembered. Others are read from the beginning."""
+SERVERS_LIMIT, QUEUES_LIMIT = 20_000, 20_000
+
+TagSet = tuple[str, ...]
+BEGINNING = ("-infinity", str(UUID(int=0)))
+
+
+class Floor(NamedTuple):
+    position: tuple[str, str]
+    """Time and id of the oldest waiting job, as the database writes them."""
+    read_at: float
+    """Time of the last claim that read the queue from its beginning."""
+
+
+class MetSets(NamedTuple):
+    """Sets of tags that the last claim of a server met."""
+
+    namespace: str
+    sets: tuple[TagSet, ...]
+    since: float
+
+
+class Known(NamedTuple):
+    """What a claim knows when it begins."""
+
+    text: str
+    """The sets of tags and their floors, as the statement takes them."""
+    read_at: dict[tuple[TagSet, int], float]
+    """When each queue was read from its beginning. It is now, if this claim does so."""
+    since: float | None
+    """Time since which these sets are known."""
+
+
+class ClaimFloors:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._met: OrderedDict[UUID, MetSets] = OrderedDict()
+        self._queues: dict[tuple[str, TagSet], dict[int, Floor]] = {}
+        self._reset_at = -math.inf
+
+    def reset(self) -> None:
+        """Let the next claims read all queues from the beginning, because jobs came back to earlier positions."""
+        self._reset_at = time.monotonic()
+
+    def known_to(self, server: UUID) -> Known:
+        """Return what is known of the queues of a server. Called when its claim begins."""
+        now, met = time.monotonic(), self._met.get(server)
+        if met is None or now - met.since > SETS_KEPT_FOR:
+            return Known("[]", {}, None)
+        known, read_at = [], {}
+        for tags in met.sets:
+            places = []
+            for priority, floor in list(self._queues.get((met.namespace, tags), {}).items()):
+                is_fresh = floor.read_at > self._reset_at and now - floor.read_at < KNOWN_FOR
+                at, id = floor.position if is_fresh else BEGINNING
+                read_at[tags, priority] = floor.read_at if is_fresh else now
+                places.append({"priority": priority, "at": at, "id": id})
+            known.append({"tags": tags, "floors": places})
+        return Known(write_json(known).decode(), read_at, met.since)
+
+    def learn(self, server: UUID, known: Known, seen: str) -> None:
+        """Remember what a claim saw that began with this knowledge."""
+        places = read_json(seen)
+        namespace, sets = places["namespace"], tuple(map(tuple, places["sets"] or ()))
+        with self._lock:
+            self._met.pop(server, None)
+            if len(sets) <= SETS_LIMIT:
+                self._met[server] = MetSets(namespace, sets, known.since or time.monotonic())
+            if len(self._met) > SERVERS_LIMIT:
+                self._met.popitem(last=False)
+            if len(self._queues) > QUEUES_LIMIT:
+                self._queues.clear()
+            for tags, priority, at, id in places["floors"] or ():
+                queue, read_at = self._queue(namespace, tags), known.read_at[tuple(tags), priority]
+                # Another claim may have read the queue from its beginning since, and so have seen more.
+                if priority not in queue or queue[priority].read_at <= read_at:
+                    queue[priority] = Floor((at, id), read_at)
+            for tags, priority in places["found"] or ():
+                queue = self._queue(namespace, tags)
+                if priority not in queue:
+                    if len(queue) >= PRIORITIES_LIMIT:
+                        del queue[min(queue, key=lambda one: queue[one].read_at)]
+                    queue[priority] = Floor(BEGINNING, -math.inf)
+
+    def _queue(self, namespace: str, tags: Iterable[str]) -> dict[int, Floor]:
+        return self._queues.setdefault((namespace, tuple(tags)), {})
+
+
+floors = ClaimFloors()

@@ -1,0 +1,34 @@
+"""Stores jobs of the project's own code whose only new part is their payload."""
+
+from typing import Any
+from uuid import UUID
+
+from controlplane.core.prepared import fetch_prepared_rows
+from jobs.conf import conf
+from jobs.services import drafts
+from jobs.services.hints import announce_new_work
+from jobs.sql import sql
+from jobs.states import Unmatched
+from liveness.models import DEFAULT_NAMESPACE, PROJECT_DIGEST
+from liveness.services import tokens
+
+
+def needs_no_check(job: dict[str, Any]) -> bool:
+    """Return True if a job may be stored without looking at workers and limits."""
+    return job.get("unmatched") == Unmatched.WAIT and "unique" not in job and conf().stored_bytes_limit is None
+
+
+def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:
+    """Store jobs that need no check, in the caller's transaction, and return their ids in order. One round trip."""
+    packed = drafts.dump_sorted_json([{**row, "place": place} for place, row in enumerate(rows)])
+    ids = store_rows(packed)
+    if len(ids) < len(rows):  # the project had no token yet
+        tokens.get_project_token()
+        ids = store_rows(packed)
+    announce_new_work()
+    return ids
+
+
+def store_rows(packed: str) -> list[UUID]:
+    rows = fetch_prepared_rows(sql.enqueue_jobs, jobs=packed, owner=PROJECT_DIGEST, namespace=DEFAULT_NAMESPACE)
+    return [row.id for row in rows]

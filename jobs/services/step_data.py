@@ -1,0 +1,176 @@
+"""Gives steps the data of other steps: checks paths at submission, and reads them when a step begins.
+
+A path is SQL/JSON. Its text comes from a client, so it may take long: each reading has a timeout.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import OperationalError
+from psycopg.errors import QueryCanceled
+
+from controlplane.agent.secrets.values import hides_value
+from controlplane.core.database import connection, transaction
+from jobs import graph
+from jobs.references import WrongPath, ancestors, find_references, list_steps
+from jobs.services import stored_bytes
+from jobs.sql import sql
+from jobs.sql.rows.step_data import ResolvedStep, SlowStep
+
+log = structlog.get_logger()
+
+PATH_LENGTH = 1000
+PATHS_LIMIT = 100
+"""Largest number of references in one payload."""
+TIMEOUT = 2.0
+"""Seconds for the paths of all steps that begin together, and again for each of them if that is not enough."""
+SLOW_LIMIT = 3
+"""Number of slow steps after which the other steps of a call are not tried any more."""
+
+
+def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each path that its step may not use. Dependencies have been checked before."""
+    steps, hooks = definition["steps"], definition.get("on_error", [])
+    used = [(f"Step {step['key']!r}", step["key"], paths) for step in steps if (paths := list(_paths_of(step)))]
+    used += [(f"Hook {hook['key']!r}", None, paths) for hook in hooks if (paths := list(_paths_of(hook)))]
+    if outputs := [path for _, path in find_references(definition.get("outputs", {}))]:
+        used.append(("The outputs", None, outputs))
+    if not used:
+        return []
+    if problems := [
+        f"{who}: {len(own)} paths, but at most {PATHS_LIMIT}." for who, _, own in used if len(own) > PATHS_LIMIT
+    ]:
+        return problems
+    known = read_paths(path for _, _, paths in used for path in paths)
+    depends_on = ancestors({step["key"]: step.get("depends_on", []) for step in steps})
+    children = {step["key"] for step in steps if step["action"]["type"] == "execution"}
+    all_keys = {step["key"] for step in steps}
+    for who, key, paths in used:
+        for path in paths:
+            use = known[path]
+            if key in children and hides_value(path):
+                problems.append(f"{who}: a child execution cannot get a hidden value, like that at {path}.")
+            if isinstance(use, str):
+                problems.append(f"{who}: the path {path} {use}.")
+            elif unknown := sorted(use - all_keys):
+                problems.append(f"{who}: the path {path} names {unknown[0]!r}, which no step has.")
+            elif key is not None and (later := sorted(on for on in use if not depends_on(on, key))):
+                problems.append(f"{who}: the path {path} names {later[0]!r}, on which it does not depend.")
+            if len(problems) > graph.WORDS_LIMIT:
+                return [*problems, "There may be more."]
+    return problems
+
+
+def _paths_of(step: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paths of a step: its condition, and the references in its own payload."""
+    if step.get("when") is not None:
+        yield step["when"]
+    for _, path in find_references(step.get("payload")):
+        yield path
+
+
+def build_path_columns(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a step that its paths fill. Empty for a step without paths."""
+    references = dict(find_references(step.get("payload")))
+    paths = [*references.values(), *([step["when"]] if step.get("when") is not None else [])]
+    columns: dict[str, Any] = {"run_if_skipped": step.get("run_if_skipped", False)}
+    if not paths:
+        return columns
+    return {**columns, "condition": step.get("when"), "payload_from": references or None, "reads": _steps_read(paths)}
+
+
+def build_outputs(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the column `outputs_from` of an execution, or None if it defines no outputs."""
+    if "outputs" not in definition:
+        return None
+    references = dict(find_references(definition["outputs"]))
+    shown = {pointer: None if hides_value(path) else path for pointer, path in references.items()}
+    return {"paths": shown, "reads": _steps_read(references.values())}
+
+
+def _steps_read(paths: Iterable[str]) -> list[str]:
+    return sorted(set().union(*(use for use in read_paths(paths).values() if not isinstance(use, str))))
+
+
+def read_paths(paths: Iterable[str]) -> dict[str, frozenset[str] | str]:
+    """Return the steps that each path names, or what is wrong with it: the end of a sentence. At most one query."""
+    texts = list(dict.fromkeys(paths))
+    known = {text: use for text in texts if (use := _KNOWN.get(text)) is not None}
+    if missing := [text for text in texts if text not in known]:
+        readable = [text for text in missing if len(text) <= PATH_LENGTH and "\0" not in text]
+        canonical = {row.path: row.canonical for row in sql.read_paths.fetch_rows(paths=readable)}
+        if len(_KNOWN) > KNOWN_LIMIT:
+            _KNOWN.clear()
+        for text in missing:
+            known[text] = _judge(text, canonical.get(text))
+            _KNOWN[text] = known[text]
+    return known
+
+
+KNOWN_LIMIT = 2000
+_KNOWN: dict[str, frozenset[str] | str] = {}
+"""Paths that this process has read. What they mean never changes."""
+
+
+def _judge(text: str, canonical: str | None) -> frozenset[str] | str:
+    if len(text) > PATH_LENGTH:
+        return f"has {len(text)} characters, but at most {PATH_LENGTH} are allowed"
+    if canonical is None:
+        return "is no SQL/JSON path"
+    try:
+        return list_steps(canonical)
+    except WrongPath as wrong:
+        return str(wrong)
+
+
+def resolve_steps(executions: Iterable[UUID]) -> list[ResolvedStep | SlowStep]:
+    """Begin the steps of these executions that waited only for their paths. In the caller's transaction.
+
+    A path that takes too long fails its own step and no other. The caller propagates the steps that ended, and begins
+    the children.
+    """
+    # Locked first, so that a wait for a lock does not count as a slow path.
+    steps = [row.id for row in sql.lock_steps_to_resolve.fetch_rows(executions=sorted(executions))]
+    if (together := _resolve_in_time(steps)) is not None:
+        return [*together]
+    rows: list[ResolvedStep | SlowStep] = []
+    slow = 0
+    for step in steps:
+        resolved = _resolve_in_time([step]) if slow < SLOW_LIMIT else None
+        if resolved is None:
+            slow += 1
+            log.warning("The paths of a step took too long", job=str(step))
+            rows += sql.fail_slow_step.fetch_rows(step=step, seconds=TIMEOUT)
+        else:
+            rows += resolved
+    return rows
+
+
+def _resolve_in_time(steps: list[UUID]) -> list[ResolvedStep] | None:
+    """Begin these steps. Return None, and leave them as they were, if their paths took too long."""
+    if not steps:
+        return []
+    with _statement_timeout(TIMEOUT):
+        try:
+            with transaction.atomic():
+                return stored_bytes.counting(sql.resolve_steps).fetch_rows(steps=steps)
+        except OperationalError as error:
+            if not isinstance(error.__cause__, QueryCanceled):
+                raise
+            return None
+
+
+@contextmanager
+def _statement_timeout(seconds: float) -> Iterator[None]:
+    """Limit the statements of a block. The earlier limit is set again after it, in any transaction that goes on."""
+    with connection.cursor() as cursor:
+        cursor.execute("select current_setting('statement_timeout')")
+        before = cursor.fetchone()[0]
+        cursor.execute("select set_config('statement_timeout', %s, true)", [str(int(seconds * 1000))])
+        try:
+            yield
+        finally:
+            cursor.execute("select set_config('statement_timeout', %s, true)", [before])

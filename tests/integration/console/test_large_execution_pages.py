@@ -1,0 +1,208 @@
+"""Page of an execution with hundreds of steps: few lanes, links to details, and every step reachable."""
+
+import re
+from html import unescape
+
+import pytest
+from django.db import connection
+
+from tests.support.executions import Run, step
+from tests.support.queries import CapturedQueries
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def show(staff):
+    browser = staff("rerun_execution", checks_csrf=False)
+
+    def show(run, address=""):
+        answer = browser.get(f"/admin/instance/executions/{run.id}/{address}")
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    show.browser = browser
+    return show
+
+
+def lanes(page):
+    """Return the labels of the lanes from top to bottom."""
+    drawing = page.partition('id="lanes"')[2].partition("</figure>")[0]
+    return [
+        unescape(label)
+        for label in re.findall(r'<text class="label(?: is-inner)?"[^>]*><title>.*?</title>(.*?)<', drawing)
+    ]
+
+
+def links(page, words):
+    return [unescape(url) for url in re.findall(rf'href="([^"]*)"[^>]*aria-label="[^"]*{re.escape(words)}', page)]
+
+
+def button(page, words):
+    found = re.search(rf'<a href="([^"]*)">{words}</a>', page)
+    return found and unescape(found[1])
+
+
+def listed(page):
+    return re.findall(r'<tr role="row" id="step-[^"]*"><th[^>]*><a [^>]*>([^<]*)', page)
+
+
+def test_three_hundred_steps_need_few_lanes_and_a_failed_one_has_its_own(begin, do, show):
+    run = begin(step("split"), *[step(f"shard-{n}", "split") for n in range(300)], step("merge", "shard-0"))
+    do("split")
+    do("shard-7", fails=True)
+    page = show(run)
+    assert lanes(page) == ["split", "shard-* × 300", "shard-7", "merge"]
+    assert "1 FAILED" in page
+    assert "299 CLAIMED" in page
+
+
+def boxes(page):
+    drawing = page.partition('class="graph"')[2].partition("</figure>")[0]
+    return re.findall(r"<text[^>]*>([^<]*)</text>", drawing), drawing.count('class="edge')
+
+
+def test_the_graph_of_hundreds_of_steps_has_a_box_for_those_that_are_alike(begin, do, show):
+    shards = [f"shard-{n}" for n in range(100)]
+    run = begin(step("split"), *[step(key, "split") for key in shards], step("merge", *shards), step("aside"))
+    do("split")
+    page = show(run)
+    assert boxes(page) == (["split", "shard-* × 100", "merge", "aside"], 2)
+    assert page.count('class="edge is-passed"') == 1
+    [opens] = re.findall(r'<a href="(\?open=[^"]*)"><g class="box s-PENDING">', page)
+    assert "shard-99" in lanes(show(run, unescape(opens)))
+
+
+def test_there_is_no_graph_if_folded_boxes_would_depend_on_each_other(begin, show):
+    pairs = [[step(f"a{n}", *([f"b{n - 1}"] if n else [])), step(f"b{n}", f"a{n}")] for n in range(50)]
+    assert boxes(show(begin(*[one for pair in pairs for one in pair]))) == ([], 0)
+
+
+def test_a_fold_is_opened_and_folded_again_by_links(begin, show):
+    run = begin(*[step(f"shard-{n}") for n in range(30)], step("last"))
+    page = show(run)
+    [opens] = links(page, "Open shard-*")
+    page = show(run, opens)
+    assert lanes(page) == ["shard-* × 30", *[f"shard-{n}" for n in range(30)], "last"]
+    [folds] = links(page, "Close shard-*")
+    assert lanes(show(run, folds)) == ["shard-* × 30", "last"]
+
+
+def test_steps_that_are_not_alike_fold_with_their_neighbours(begin, do, show):
+    keys = ["".join(letters) for letters in zip("abcdefghijklmnopqrstuvwxyz" * 4, "abcd" * 26, strict=True)]
+    run = begin(*[step(key) for key in dict.fromkeys(keys)])
+    do("aa", fails=True)
+    assert lanes(show(run)) == ["aa", f"bb … zd × {len(set(keys)) - 1}"]
+    do("cc", fails=True)
+    do("ea")
+    drawn = lanes(show(run))
+    assert drawn[:4] == ["aa", "bb", "cc", "dd"]
+    assert len(drawn) == 6
+
+
+def test_a_time_range_shows_only_the_steps_active_in_it(begin, do, clock, show):
+    run = begin(step("early"), *[step(f"shard-{n}", "early") for n in range(30)], step("late", "shard-1"))
+    do("early")
+    clock.advance(100)
+    do("shard-1")
+    clock.advance(20)
+    do("late")
+    page = show(run)
+    assert lanes(page)[0] == "early"
+    closer = show(run, "?from=105&to=115")
+    assert "early" not in lanes(closer)
+    assert "not drawn" in closer
+    assert all(button(closer, words) for words in ("Closer", "Wider", "Earlier", "Later", "All"))
+    assert lanes(show(run, button(closer, "All"))) == lanes(page)
+    [*pieces] = links(page, "Closer: ")
+    assert len(pieces) >= 2
+    assert "early" in lanes(show(run, pieces[0]))
+    assert "early" not in lanes(show(run, pieces[-1]))
+
+
+@pytest.mark.parametrize(
+    "address", ["?from=nan&to=5", "?from=5&to=1", "?from=-1&to=x", "?page=0", "?page=99999", "?state=X"]
+)
+def test_an_invalid_address_shows_the_whole_execution(begin, show, address):
+    run = begin(step("a"), step("b"))
+    assert lanes(show(run, address)) == ["a", "b"]
+
+
+def test_a_failed_step_is_one_click_from_the_red_box_with_its_log_and_its_time(begin, do, show):
+    run = begin(*[step(f"s{n}") for n in range(30)], on_error=[])
+    do("s17", fails=True)
+    page = show(run)
+    box = page.partition('<section class="banner is-bad">')[2].partition("</section>")[0]
+    job = run.step("s17")["job"]
+    assert f'<a href="/admin/instance/jobs/{job}/">s17</a>: <strong>BAD</strong> no' in box
+    assert f'href="/admin/instance/jobs/{job}/log/"' in box
+    [around] = links(box, "Show s17 in the lanes")
+    assert around.startswith("?") and around.endswith("#lanes")
+    assert "s17" in lanes(show(run, around))
+
+
+def test_failed_steps_are_listed_first_and_the_others_on_further_pages(begin, do, show):
+    run = begin(*[step(f"s{n}") for n in range(250)])
+    do("s249", fails=True)
+    page = show(run)
+    assert len(listed(page)) == 100
+    assert listed(page)[0] == "s249"
+    seen = set(listed(page))
+    while following := button(page, "Next"):
+        page = show(run, following)
+        seen |= set(listed(page))
+    assert seen == {f"s{n}" for n in range(250)}
+    failed = show(run, button(page, "FAILED 1"))
+    assert listed(failed) == ["s249"]
+
+
+def test_the_table_shows_the_duration_the_log_and_the_output_of_each_step(begin, do, clock, show):
+    run = begin(step("a"))
+    attempt = do.take()["a"]["id"]
+    do.crew.report({"attempt": attempt, "event": "STARTED"})
+    clock.advance(5)
+    do.crew.report({"attempt": attempt, "event": "COMPLETED", "output": {"rows": 3}})
+    page, job = show(run), run.step("a")["job"]
+    assert "5.00 s" in page
+    assert f'href="/admin/instance/jobs/{job}/log/"' in page
+    assert f'href="/admin/instance/jobs/{job}/#output"' in page
+    assert 'id="output"' in show.browser.get(f"/admin/instance/jobs/{job}/").content.decode()
+
+
+def test_a_fold_marks_steps_of_a_silent_server(begin, do, clock, show):
+    run = begin(*[step(f"s{n}") for n in range(30)])
+    do.take()
+    clock.advance(40)
+    assert "30 CLAIMED, server silent" in show(run)
+
+
+def test_an_execution_restarted_from_its_page_shows_the_kept_steps(begin, do, show):
+    run = begin(step("a"), step("b", "a"))
+    do("a", output=1)
+    do("b", fails=True)
+    page = show(run)
+    assert "Restart where it failed…" in page
+    address = f"/admin/instance/executions/restart/?pick={run.id}"
+    assert "keeps completed steps" in show.browser.get(address).content.decode()
+    done = show.browser.post(address, {"note": "fixed", "seen": f"{run.id} FAILED", "key": "k"})
+    assert done.status_code == 302
+    again = Run(run.client, done["Location"].split("/")[-2])
+    page = show(again)
+    assert "1 step is kept from it" in page
+    assert lanes(page) == ["a", "b"]
+    assert "COMPLETED, kept" in page
+    earlier = f'href="/admin/instance/jobs/{run.step("a")["job"]}/'
+    assert f'{earlier}">kept from the earlier run' in page
+    assert f'{earlier}log/"' in page
+    kept = show.browser.get(f"/admin/instance/jobs/{again.step('a')['job']}/").content.decode()
+    assert "It did not run" in kept
+    assert f'{earlier}"' in kept
+
+
+@pytest.mark.parametrize("address", ["", "?open=s%2A&from=0&to=50&state=PENDING&page=2"])
+def test_the_page_takes_eight_queries_at_most_however_it_is_looked_at(begin, clock, show, address):
+    run = begin(*[step(f"s{n}", *([f"s{n - 1}"] if n % 3 else [])) for n in range(400)])
+    clock.advance(100)
+    with CapturedQueries(connection) as queries:
+        show(run, address)
+    assert len(queries) <= 8

@@ -1,0 +1,53 @@
+"""Calls that wait for the end of jobs, and the response of each of their checks."""
+
+import uuid
+
+import pytest
+
+from jobs.api.waiting import ASKED_AGAIN, NOT_YET
+
+
+def test_a_job_that_has_not_ended_is_answered_with_how_long_that_may_be_kept_back(submit, worker):
+    job = submit()["id"]
+    answer = submit.client.get(f"/jobs/{job}?wait=30")
+    assert (answer.json()["state"], answer[NOT_YET]) == ("PENDING", "30")
+    assert NOT_YET not in submit.client.get(f"/jobs/{job}"), "who does not wait has it at once"
+    one = worker()
+    one.complete(one.hold())
+    answer = submit.client.get(f"/jobs/{job}?wait=30")
+    assert answer.json()["state"] == "COMPLETED" and NOT_YET not in answer
+
+
+def test_asked_again_a_job_that_has_not_ended_costs_one_cheap_question(submit, django_assert_num_queries):
+    job = submit()["id"]
+    submit.client.client.defaults[ASKED_AGAIN] = True
+    with django_assert_num_queries(2):  # one for the token, one for the state of the job
+        answer = submit.client.get(f"/jobs/{job}?wait=30")
+    assert (answer.json(), answer[NOT_YET]) == ({}, "30")
+
+
+def test_a_wait_for_many_jobs_returns_ended_ones_and_names_foreign_ones(submit, worker, api):
+    jobs = [submit()["id"] for _ in range(3)]
+    question = "&".join(f"id={job}" for job in jobs)
+    answer = submit.client.get(f"/jobs/wait?{question}&wait=5")
+    assert (answer.json(), answer[NOT_YET]) == ({"items": [], "unknown": []}, "5")
+    one = worker()
+    held = one.hold()
+    one.complete(held, output=[1])
+    answer = submit.client.get(f"/jobs/wait?{question}&wait=5")
+    assert [(item["id"], item["output"]) for item in answer.json()["items"]] == [(held["job"]["id"], [1])]
+    assert NOT_YET not in answer
+    assert api("client").get(f"/jobs/wait?{question}&wait=5").json() == {"items": [], "unknown": jobs}
+
+
+@pytest.mark.parametrize("query", ["wait=61", "wait=-1", "wait=x", "wait=nan", "wait=1&x=1", "wait=true"])
+def test_a_wrong_wait_is_a_400_with_the_reason(submit, query):
+    job = submit()["id"]
+    for path in (f"/jobs/{job}?{query}", f"/jobs/wait?id={job}&{query}"):
+        answer = submit.client.get(path)
+        assert answer.status_code == 400 and answer.json()["errors"], path
+
+
+@pytest.mark.parametrize("query", ["", "id=x", "&".join(f"id={uuid.UUID(int=n)}" for n in range(101))])
+def test_without_ids_with_odd_ones_or_with_too_many_it_is_a_400(submit, query):
+    assert submit.client.get(f"/jobs/wait?{query}").status_code == 400

@@ -1,0 +1,205 @@
+"""Claims ahead: tasks of milliseconds do not wait for calls, and nothing of them is lost or waits behind a slow one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.agent.api.journal import Journal, read_journal
+from controlplane.agent.claims_ahead import PATIENCE, ClaimsAhead
+from tests.support.standin import Agent, ControlPlane, Refuse, eventually
+
+WORK = """
+import os, time
+def nothing(_):
+    return 1
+def note(path):
+    with open(path, "a") as file: file.write("x")
+def nap(seconds):
+    time.sleep(seconds)
+def hang(path):
+    with open(path, "a") as file: file.write("x")
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def pooled(agent: Callable[..., Agent], tmp_path: Path) -> Callable[..., Agent]:
+    (tmp_path / "work.py").write_text(WORK)
+    return lambda *options: agent("--allow", "callable:work", "--concurrency", "1", *options)
+
+
+def submit(plane: ControlPlane, function: str, payload: Any = None) -> str:
+    return plane.submit({"type": "callable", "path": f"work:{function}"}, payload)
+
+
+def warm_up(plane: ControlPlane) -> None:
+    """Run short tasks until the agent claims ahead."""
+    while not is_ahead(plane):
+        attempt = submit(plane, "nothing")
+        eventually(lambda attempt=attempt: plane.final(attempt))
+
+
+def is_ahead(plane: ControlPlane) -> bool:
+    return any(body.get("ahead") for call, body in list(plane.calls) if call == "claims")
+
+
+def ends(plane: ControlPlane) -> Counter[str]:
+    """Return how often each attempt was reported as ended."""
+    return Counter(one["attempt"] for one in list(plane.reports) if one["event"] in ("COMPLETED", "FAILED", "RELEASED"))
+
+
+def test_short_tasks_are_claimed_ahead_and_share_calls(plane, pooled):
+    pooled()
+    warm_up(plane)
+    calls = plane.count("reports")
+    attempts = [submit(plane, "nothing") for _ in range(200)]
+    eventually(lambda: all(map(plane.final, attempts)))
+    assert plane.count("reports") - calls < 250  # of 400 without company
+    assert set(ends(plane).values()) == {1}
+    for attempt in attempts:
+        assert plane.events(attempt) == ["STARTED", "COMPLETED"]
+
+
+def test_with_prefetch_0_nothing_is_claimed_ahead(plane, pooled):
+    pooled("--prefetch", "0")
+    for _ in range(30):
+        attempt = submit(plane, "nothing")
+        eventually(lambda attempt=attempt: plane.final(attempt))
+    assert not is_ahead(plane)
+
+
+def test_code_begins_only_after_its_start_was_accepted(plane, pooled, tmp_path):
+    pooled()
+    warm_up(plane)
+    refused: list[str] = []
+
+    def refuse(body: dict[str, Any]) -> dict[str, Any] | None:
+        if not any(one["event"] == "STARTED" for one in body["reports"]):
+            return None
+        refused.extend(one["attempt"] for one in body["reports"] if one["event"] == "STARTED")
+        result = {"accepted": False, "replayed": False, "state": "RESUBMITTED", "code": "attempt_superseded"}
+        return {"results": [{"attempt": one["attempt"], **result} for one in body["reports"]]}
+
+    plane.script["reports"] = refuse
+    attempts = [submit(plane, "note", str(tmp_path / "begun")) for _ in range(20)]
+    eventually(lambda: set(attempts) <= set(refused))
+    del plane.script["reports"]
+    last = submit(plane, "nothing")
+    assert eventually(lambda: plane.final(last))["event"] == "COMPLETED"
+    assert not (tmp_path / "begun").exists()
+
+
+def test_nothing_waits_long_behind_a_slow_task(plane, pooled):
+    pooled()
+    warm_up(plane)
+    slow = submit(plane, "nap", 5)
+    others = [submit(plane, "nothing") for _ in range(10)]
+    released = eventually(lambda: [one for one in others if (end := plane.final(one)) and end["event"] == "RELEASED"])
+    assert not plane.final(slow), "it still runs"
+    assert plane.final(released[0])["reason"] == "behind a slow task"
+    eventually(lambda: plane.final(slow))
+
+
+@pytest.mark.parametrize("instruction", ["SIGTERM", "cordoned"])
+def test_claims_ahead_go_back_at_once(plane, pooled, tmp_path, instruction):
+    worker = pooled()
+    warm_up(plane)
+    submit(plane, "hang", str(tmp_path / "begun"))
+    others = [submit(plane, "nothing") for _ in range(10)]
+    eventually((tmp_path / "begun").exists)
+    if instruction == "SIGTERM":
+        worker.process.send_signal(signal.SIGTERM)
+    else:
+        plane.heartbeat["cordoned"] = True
+    claimed = {item["id"] for items in plane.claims.values() for item in items}
+    eventually(lambda: all(plane.final(one) for one in others if one in claimed))
+    assert set(ends(plane).values()) <= {1}
+
+
+def test_an_agent_that_is_killed_loses_no_finished_task_and_gives_the_rest_back(plane, pooled, tmp_path):
+    worker = pooled()
+    warm_up(plane)
+
+    def refuse_after_the_start(_: dict[str, Any]) -> None:
+        if "STARTED" in plane.events(hanging):
+            raise Refuse(503, "busy")
+
+    with plane.lock:
+        done = [submit(plane, "note", str(tmp_path / "done")) for _ in range(5)]
+        hanging = submit(plane, "hang", str(tmp_path / "hangs"))
+        rest = [submit(plane, "note", str(tmp_path / "rest")) for _ in range(20)]
+        plane.script["reports"] = refuse_after_the_start
+    eventually((tmp_path / "hangs").exists)
+    worker.process.kill()
+    worker.process.wait()
+    claimed = {item["id"] for items in plane.claims.values() for item in items}
+    [journal] = Path(tmp_path, "state").rglob("*.journal")
+    kept = read_journal(journal)
+    assert kept is not None
+    told = {one["attempt"]: one["event"] for one in kept["reports"] if one["event"] in ("COMPLETED", "RELEASED")}
+    for attempt in done:
+        assert "COMPLETED" in (told.get(attempt), (plane.final(attempt) or {}).get("event"))
+    assert hanging not in told and not plane.final(hanging)
+    for attempt in rest:
+        if attempt in claimed:
+            assert "RELEASED" in (told.get(attempt), (plane.final(attempt) or {}).get("event"))
+    assert not (tmp_path / "rest").exists()
+    assert (tmp_path / "done").read_text() == "xxxxx"
+
+
+class FakeServer:
+    """Server as far as a journal needs it."""
+
+    def __init__(self) -> None:
+        from controlplane.agent.api.registration import ServerConfig
+
+        self.id, self.present_token = "s", "t"
+        self.client = type("Client", (), {"base": "http://x"})()
+        self.config = ServerConfig.from_answer(
+            {"heartbeat_interval_seconds": 1, "timeout_seconds": 3, "termination_grace_period_seconds": 1,
+             "worker_task_restart_strategy": "IMMEDIATELY", "claimer_heartbeat_interval_seconds": 1,
+             "runner_heartbeat_interval_seconds": 1}
+        )  # fmt: skip
+
+
+def test_the_journal_of_a_living_agent_is_left_alone_and_half_a_line_is_ignored(tmp_path):
+    journal = Journal()
+    journal.open(tmp_path, FakeServer())  # type: ignore[arg-type]
+    for attempt in ("a", "b", "c", "d"):
+        journal.note_waiting(attempt)
+    journal.note_begun("b")
+    journal.note_begun("c")
+    journal.note_ended("c", [{"attempt": "c", "event": "COMPLETED"}])
+    journal.forget("d")
+    path = tmp_path / "s.journal"
+    assert read_journal(path) is None, "its agent lives"
+    journal.close(is_needed=True)
+    with path.open("a") as file:
+        file.write('{"e": "wai')
+    kept = read_journal(path)
+    assert kept is not None
+    assert [(one["attempt"], one["event"]) for one in kept["reports"]] == [("a", "RELEASED"), ("c", "COMPLETED")]
+    assert json.dumps(kept["config"]) and kept["token"] == "t"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_as_many_jobs_are_claimed_ahead_as_the_slots_finish_in_100_ms():
+    ahead = ClaimsAhead(slots=2, most=50)
+    assert ahead.wanted(2) == 0, "nothing is known yet"
+    for _ in range(100):
+        ahead.record_end(time.monotonic() - 0.010)
+    assert 15 <= ahead.wanted(2) <= 20
+    assert ahead.wanted(15) == 0, "enough are held"
+    for _ in range(100):
+        ahead.record_end(time.monotonic() - 1.0)
+    assert ahead.wanted(2) == 0
+    begun = time.monotonic() - PATIENCE
+    assert ahead.is_slow([begun, begun]) and not ahead.is_slow([begun, time.monotonic()])
