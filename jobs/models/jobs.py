@@ -11,6 +11,7 @@ from jobs.states import Isolation, JobKind, JobState, OnWorkerLost, RetryBackoff
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 TERMINAL = sorted(states.TERMINAL)
+OPEN = sorted(states.OPEN)
 LIVE = sorted(states.LIVE)
 IN_QUARANTINE = Q(state=JobState.FAILED, error__code__in=states.QUARANTINED, dismissed_at__isnull=True)
 
@@ -165,7 +166,12 @@ class WorkerJob(models.Model):
                 fields=["owner", "required_tags"], name="job_waiting_tags_of_owner", condition=Q(state=JobState.PENDING)
             ),
             models.Index(
-                fields=["owner", "unique_key", "id"],
+                fields=["owner", "unique_key"],
+                name="open_job_of_unique_key",
+                condition=Q(unique_key__isnull=False, state__in=OPEN),
+            ),
+            models.Index(
+                fields=["owner", "unique_key", "created_at"],
                 name="job_of_unique_key",
                 condition=Q(unique_key__isnull=False),
             ),

@@ -39,19 +39,29 @@ class OwnedBytes(NamedTuple):
 
 
 @retried_atomic
-def change_job(job: UUID, by: str, owner: UUID | None = None, *, changes: Mapping[str, Any], note: str = "") -> None:
+def change_job(
+    job: UUID,
+    by: str,
+    owner: UUID | None = None,
+    *,
+    changes: Mapping[str, Any],
+    note: str = "",
+    is_limited: bool = True,
+) -> None:
     """Change fields of a job that is PENDING or BLOCKED, and record an event with the old and the new values.
 
-    `changes` are valid values of fields of `CHANGEABLE`. `available_at` None means now. `owner` is the client whose
-    jobs may be changed (None: all). Values that are the same change nothing.
+    `changes` are valid values of fields of `CHANGEABLE`, and of `good_until` for a submission that extends the job.
+    `available_at` None means now. `owner` is the client whose jobs may be changed (None: all); with `is_limited` its
+    limits apply. Values that are the same change nothing. A new payload deletes the checkpoint of earlier attempts.
 
     Raises JobUnknown, AlreadyStarted, CeleryTask, StepHasChild and ImpossibleChange. For a client also TooManyTagSets
     and QuotaExceeded.
     """
     row = lock_waiting_job(job, owner)
+    client = owner if is_limited else None
     now = sql.read_clock.fetch_only_row().now
     wanted = {name: read_value(name, value, now) for name, value in changes.items()}
-    old = {name: getattr(row, name) for name, value in wanted.items() if getattr(row, name) != value}
+    old = {name: getattr(row, name) for name, value in wanted.items() if differs(getattr(row, name), value)}
     if not old:
         return
     for name in old:
@@ -67,15 +77,19 @@ def change_job(job: UUID, by: str, owner: UUID | None = None, *, changes: Mappin
         shown["payload"]["old"] = show_value(mask_payload(old["payload"], row.payload_from))
         row.payload_from = None  # these places are not in the new payload
         fields.add("payload_from")
+        if row.checkpoint is not None:  # it describes the work on the old payload
+            shown["checkpoint"] = {"old": show_value(row.checkpoint), "new": None}
+            row.checkpoint = row.checkpoint_at = None
+            fields |= {"checkpoint", "checkpoint_at"}
     if "tags" in old:
         row.required_tags = tags.required_tags(row.action, row.tags)
         row.pending_observed = ObservedNow()
         fields |= {"required_tags", "pending_observed"}
-        limit_tag_sets(row, owner)
-    before = payload_bytes(job) if "payload" in old else 0
+        limit_tag_sets(row, client)
+    before = stored_size(job) if "payload" in old else 0
     row.save(update_fields=sorted(fields))
     if "payload" in old:
-        count_bytes(row, owner, payload_bytes(job) - before)
+        count_bytes(row, client, stored_size(job) - before)
     record_action("change_job", by, note, ActionSubject(SubjectType.JOB, job), changes=shown)
     if fields & {"priority", "available_at", "tags"}:
         announce_work()
@@ -105,6 +119,13 @@ def read_value(name: str, value: Any, now: datetime) -> Any:
     return now if value is None else max(value, now)
 
 
+def differs(old: Any, new: Any) -> bool:
+    """Return True if two values are written differently. For Python, 1 and true are equal."""
+    if isinstance(old, datetime) or isinstance(new, datetime):
+        return bool(old != new)
+    return drafts.dump_sorted_json(old) != drafts.dump_sorted_json(new)
+
+
 def refuse_wrong_secrets(action: dict[str, Any], payload: Any) -> None:
     """Raise ImpossibleChange if the secrets of a payload are invalid. Celery tasks have none, and cannot be changed."""
     problem = find_problem(payload) if takes_references(action) else None
@@ -121,10 +142,13 @@ def limit_tag_sets(row: WorkerJob, owner: UUID | None) -> None:
     refuse_too_many_tag_sets(counted, limit)
 
 
-def payload_bytes(job: UUID) -> int:
-    """Return the bytes of JSON in which the payload is stored."""
-    size = Func(Cast(F("payload"), TextField()), function="octet_length", output_field=IntegerField())
-    return int(WorkerJob.objects.filter(pk=job).values_list(Coalesce(size, 0), flat=True).get())
+def stored_size(job: UUID) -> int:
+    """Return the bytes of JSON in which the payload and the checkpoint are stored."""
+    sizes = [
+        Coalesce(Func(Cast(F(name), TextField()), function="octet_length", output_field=IntegerField()), 0)
+        for name in ("payload", "checkpoint")
+    ]
+    return sum(WorkerJob.objects.filter(pk=job).values_list(*sizes).get())
 
 
 def count_bytes(row: WorkerJob, owner: UUID | None, more: int) -> None:

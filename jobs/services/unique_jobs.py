@@ -32,6 +32,7 @@ def submit_jobs(owner: ApiToken, jobs: list[dict[str, Any]], **options: Any) -> 
 @retried_atomic
 def submit_unique_jobs(owner: ApiToken, jobs: list[dict[str, Any]], options: dict[str, Any]) -> list[Submitted]:
     """Submit the jobs that are not there yet, and change or return the others."""
+    namespace, is_limited = options.get("namespace") or owner.namespace, options.get("is_limited", True)
     keys = [job["unique"]["key"] for job in jobs if "unique" in job]
     sql.lock_unique_keys.fetch_rows(owner=owner.pk, keys=keys)
     # A repeated call, known by its idempotency key, returns its own job.
@@ -42,7 +43,7 @@ def submit_unique_jobs(owner: ApiToken, jobs: list[dict[str, Any]], options: dic
         for place in places:
             job = jobs[place]
             is_judged = "unique" in job and job.get("key") not in repeated
-            found = take_duplicate(owner, options.get("namespace") or owner.namespace, job) if is_judged else None
+            found = take_duplicate(owner, namespace, job, is_limited=is_limited) if is_judged else None
             if found is None:
                 new.append(place)
             else:
@@ -75,31 +76,36 @@ def known_keys(owner: ApiToken, jobs: list[dict[str, Any]]) -> Iterator[str | No
         yield from WorkerJob.objects.filter(owner=owner, key__in=keys).values_list("key", flat=True)
 
 
-def take_duplicate(owner: ApiToken, namespace: str, job: dict[str, Any]) -> UUID | None:
+def take_duplicate(owner: ApiToken, namespace: str, job: dict[str, Any], *, is_limited: bool) -> UUID | None:
     """Return the job that is already there, changed if `on_conflict` says so. None: the job must be stored.
 
-    Raises DuplicateJob.
+    With `is_limited` the limits of the owner apply to the change. Raises DuplicateJob.
     """
     unique = job["unique"]
     way = unique["on_conflict"]
-    lasts = unique["while"]
-    row = sql.find_duplicate.fetch_row(
-        owner=owner.pk,
-        namespace=namespace,
-        key=unique["key"],
-        only_waiting=lasts == UniqueWhile.WAITING or way in (OnConflict.REPLACE, OnConflict.EXTEND),
-        seconds=lasts if isinstance(lasts, int | float) else None,
-    )
-    if row is None or way == OnConflict.RETURN:
-        return row and row.id
+    found = find_duplicate(owner, namespace, unique)
+    if found is None or way == OnConflict.RETURN:
+        return found
     if way == OnConflict.REFUSE:
-        raise DuplicateJob(f"A job with the unique key {unique['key']!r} is already there.", job=str(row.id))
+        raise DuplicateJob(f"A job with the unique key {unique['key']!r} is already there.", job=str(found))
     wanted = {"payload": job.get("payload"), "priority": job.get("priority", 0)}
     if way == OnConflict.EXTEND:
-        wanted["available_at"] = job.get("available_at")
+        wanted |= {name: job.get(name) for name in ("available_at", "good_until")}
     try:
         # Without an actor, so that no event is recorded: such a key may be submitted many times a second.
-        changes.change_job(row.id, "", owner.pk, changes=wanted)
+        changes.change_job(found, "", owner.pk, changes=wanted, is_limited=is_limited)
     except (AlreadyStarted, JobUnknown):
         return None
-    return row.id
+    return found
+
+
+def find_duplicate(owner: ApiToken, namespace: str, unique: dict[str, Any]) -> UUID | None:
+    """Return the latest job of the owner that has this unique key and counts. A job that runs cannot be changed."""
+    lasts = unique["while"]
+    only_waiting = lasts == UniqueWhile.WAITING or unique["on_conflict"] in (OnConflict.REPLACE, OnConflict.EXTEND)
+    named = {"owner": owner.pk, "namespace": namespace, "key": unique["key"], "only_waiting": only_waiting}
+    if isinstance(lasts, int | float):
+        row = sql.find_recent_duplicate.fetch_row(**named, seconds=lasts)
+    else:
+        row = sql.find_open_duplicate.fetch_row(**named)
+    return row and row.id

@@ -187,6 +187,7 @@ class JobsStatements(Statements):
     release_taken_attempts: Statement[taken_attempts.ReleasedAttempt]
     find_due_triggers: Statement[triggers.DueTrigger]
     lock_unique_keys: Statement[unique_jobs.LockedKeys]
-    find_duplicate: Statement[IdRow]
+    find_open_duplicate: Statement[IdRow]
+    find_recent_duplicate: Statement[IdRow]
     read_incidents: Statement[verdict.Incidents]
     read_cluster_figures: Statement[verdict.ClusterFigures]

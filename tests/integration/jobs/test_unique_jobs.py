@@ -1,12 +1,16 @@
 """Unique jobs: a submission finds the job with its unique key, and returns, refuses, replaces or extends it."""
 
+import json
 import threading
 
 import pytest
+from django.db import connection
+from django.db.models.functions import Now
 
 from jobs import in_process
 from jobs.models import WorkerJob
 from jobs.services import unique_jobs
+from jobs.sql import sql
 from liveness.services import tokens
 
 SCRIPT = {"type": "script", "command": "true"}
@@ -80,6 +84,47 @@ def test_extend_also_moves_its_start(put):
     first = put(job={"payload": 1, "available_at": LATER})
     again = put(200, on_conflict="extend", job={"payload": 2, "available_at": MUCH_LATER})
     assert (again["id"], again["payload"], again["available_at"]) == (first["id"], 2, MUCH_LATER)
+
+
+def test_extend_also_moves_the_time_until_which_it_is_good(put):
+    first = put(job={"available_at": LATER, "good_until": "2090-06-01T00:00:00Z"})
+    again = put(200, on_conflict="extend", job={"available_at": MUCH_LATER, "good_until": "2092-01-01T00:00:00Z"})
+    assert (again["id"], again["good_until"]) == (first["id"], "2092-01-01T00:00:00Z")
+    assert put(200, on_conflict="extend", job={"available_at": MUCH_LATER})["good_until"] is None
+
+
+@pytest.mark.parametrize(("old", "new"), [({"a": 1}, {"a": True}), (1, 1.0), (0, False)])
+def test_a_payload_that_python_takes_for_equal_is_replaced(put, old, new):
+    put(job={"payload": old})
+    assert json.dumps(put(200, on_conflict="replace", job={"payload": new})["payload"]) == json.dumps(new)
+
+
+def test_a_new_payload_deletes_the_checkpoint_of_the_old_one(put):
+    first = put(job={"payload": 1})
+    WorkerJob.objects.update(checkpoint={"row": 17}, checkpoint_at=Now())
+    assert put(200, on_conflict="replace", job={"payload": 1})["checkpoint"] == {"row": 17}
+    again = put(200, on_conflict="replace", job={"payload": 2})
+    assert (again["id"], again["checkpoint"]) == (first["id"], None)
+
+
+ROWS_READ = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'jobs_workerjob'"
+
+
+def test_ended_jobs_of_the_key_are_not_read(put, client):
+    for _ in range(30):
+        client.post(f"/jobs/{put()['id']}/cancel", {})
+    waiting = put()
+    values = {
+        "owner": WorkerJob.objects.latest("id").owner_id,
+        "namespace": "default",
+        "key": "u",
+        "only_waiting": False,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("set local enable_seqscan = off; set local enable_bitmapscan = off")
+        before = cursor.execute(ROWS_READ).fetchone()[0]
+        assert str(sql.find_open_duplicate.fetch_row(**values).id) == waiting["id"]
+        assert cursor.execute(ROWS_READ).fetchone()[0] - before == 1
 
 
 @pytest.mark.parametrize("way", ["replace", "extend"])
