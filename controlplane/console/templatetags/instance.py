@@ -13,6 +13,7 @@ from controlplane.console import formatting
 from controlplane.console.access import list_entries, viewable
 from controlplane.console.doubt import doubt_about
 from controlplane.console.instance_name import environment_color, instance_name
+from controlplane.console.presenters.log_text import show_log_text
 from controlplane.console.sidebar import present_sidebar
 from liveness.services.action_events import ActionSubject
 from liveness.states import Subject as SubjectType
@@ -27,6 +28,12 @@ PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION, SubjectType
 def state_words(state: str) -> str:
     """Return a state in small words: Not running."""
     return str(state).replace("_", " ").capitalize()
+
+
+@register.filter
+def log_text(line: str) -> SafeString:
+    """Return a line of a log as HTML, with its colours and links."""
+    return show_log_text(line)
 
 
 @register.filter

@@ -1,6 +1,5 @@
 """Logs of a job: a page that follows new lines and searches them, and the whole log as text."""
 
-import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
@@ -12,14 +11,13 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import conditional_escape, format_html
-from django.utils.safestring import SafeString
 
 from controlplane.agent.clean_text import TAB, escaped
 from controlplane.console.formatting import shorten
 from controlplane.console.page import HOME, poll_interval, render_page, require_reader, show_not_found
 from controlplane.console.polls import is_poll
 from controlplane.console.presenters.jobs import name_job, short_id
+from controlplane.console.presenters.log_text import is_error, show_log_text
 from controlplane.console.selectors.filters.jobs import LogPageFilter
 from controlplane.console.selectors.log_lines import LOOKED_AT, find_lines_after, find_lines_before
 from controlplane.core.database.replica import may_read, read_past
@@ -71,6 +69,7 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
         "attempts": list(present_attempts(attempts, chosen)),
         "before": before,
         "is_full": found.is_full,
+        "first_error": next((line["it"].id for line in shown["lines"] if line["is_error"]), None),
         "looked_at": LOOKED_AT,
         "earlier": found.earlier and f"?{query}before={found.earlier}",
         "text": f"{reverse('instance:job_logs', args=[job])}?{query}",
@@ -108,7 +107,8 @@ def present_line(line: FoundLine, sought: str | None, now: datetime) -> dict[str
         "at": describe_moment(at),
         "moment": at.isoformat(),
         "time": format_time_of_line(at, now),
-        "text": mark_matches(text, sought) if sought else text,
+        "text": show_log_text(text, sought),
+        "is_error": is_error(text),
     }
 
 
@@ -119,16 +119,6 @@ def format_time_of_line(at: datetime, now: datetime) -> str:
 
 def describe_moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
-
-
-def mark_matches(text: str, sought: str) -> SafeString:
-    """Return the text as HTML with each match marked, ignoring case."""
-    parts = re.split(f"({re.escape(sought)})", text, flags=re.IGNORECASE)
-    marked = [
-        format_html("<mark>{}</mark>", part) if place % 2 else conditional_escape(part)
-        for place, part in enumerate(parts)
-    ]
-    return SafeString("".join(marked))
 
 
 def parse_line(text: str | None) -> int | None:
