@@ -118,6 +118,7 @@ class AsyncClient:
     servers = iterated(Client.servers)
     server = in_thread(Client.server)
     server_events = iterated(Client.server_events)
+    events = iterated(Client.events)
     cordon = in_thread(Client.cordon)
     uncordon = in_thread(Client.uncordon)
     drain = in_thread(Client.drain)

@@ -49,7 +49,13 @@ def list_batches(client: Client, given: Namespace, out: Output) -> int:
 
 
 def list_events(client: Client, given: Namespace, out: Output) -> int:
-    out.listed(client.server_events(find_server(client, given.server)), views.EVENTS)
+    if given.server and (given.follow or given.after):
+        raise ValueError("--follow and --after are for the events of everything: leave the server out")
+    if given.server:
+        out.listed(client.server_events(find_server(client, given.server)), views.EVENTS)
+        return 0
+    for event in client.events(given.after, follow=given.follow):
+        out.document(event) if out.is_json else out.line(views.event(event))
     return 0
 
 

@@ -124,25 +124,21 @@ class JobCalls(Session):
 
     def logs(self, job: Reference, *, follow: bool = False, attempt: int | None = None) -> Iterator[LogLine]:
         """Yield the log lines of the job's code, oldest first. With `follow`, continue until the job has ended."""
-        id = id_of(job)
-        cursor, polls = "0", Polls(LOG_POLL)
-        wait = 0.0
+        path, cursor, polls = f"/jobs/{id_of(job)}/logs", "0", Polls(self.long_poll)
         for asked in polls:
-            # Check for the end first, so that the lines written before it are read afterwards.
-            ended = not follow or self.call("GET", "/jobs/wait", query={"id": id, "wait": wait}, wait=wait)["items"]
-            for page in self._log_pages(f"/jobs/{id}/logs", cursor, attempt):
+            page = self._log_page(path, cursor, attempt, wait=asked if follow else 0.0)
+            yield from page["items"]
+            while page["next"]:
+                page = self._log_page(path, page["next"], attempt)
                 yield from page["items"]
-                polls.progress = polls.progress or bool(page["items"])
-                cursor = page["last"]
-            if ended:
+            if page["complete"] or not follow:
                 return
-            wait = asked
+            polls.progress = page["last"] != cursor
+            cursor = page["last"]
 
-    def _log_pages(self, path: str, cursor: str | None, attempt: int | None = None) -> Iterator[dict[str, Any]]:
-        while cursor is not None:
-            page = self.call("GET", path, query={"cursor": cursor, "attempt": attempt})
-            yield page
-            cursor = page["next"]
+    def _log_page(self, path: str, cursor: str, attempt: int | None = None, wait: float = 0.0) -> dict[str, Any]:
+        query = {"cursor": cursor, "attempt": attempt} | ({"wait": wait} if wait else {})
+        return self.call("GET", path, query=query, wait=wait)
 
 
 def new_key() -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from controlplane.client.answers import Server
 from controlplane.client.executions import ExecutionCalls
 from controlplane.client.requests import Reference, id_of
-from controlplane.client.session import Refused
+from controlplane.client.session import Polls, Refused
 
 DONE_BEFORE = {
     "cordon": "already_cordoned",
@@ -38,6 +38,18 @@ class ServerCalls(ExecutionCalls):
     def server_events(self, server: Reference) -> Iterator[dict[str, Any]]:
         """Yield the transitions of a server and the actions on it, oldest first."""
         return self.items(f"/servers/{id_of(server)}/events")
+
+    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the events of all subjects with an `id` above `after`, oldest first. With `follow`, do not end."""
+        polls = Polls(self.long_poll)
+        for asked in polls:
+            query = {"after": after} | ({"wait": asked} if follow else {})
+            items = self.call("GET", "/events", query=query, wait=asked if follow else 0.0)["items"]
+            yield from items
+            if not items and not follow:
+                return
+            polls.progress = bool(items)
+            after = items[-1]["id"] if items else after
 
     def cordon(self, server: Reference, note: str, *, duration_seconds: float | None = None) -> Server:
         """Give a server no new work, for `duration_seconds` or until `uncordon`. Its jobs continue."""

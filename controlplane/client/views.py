@@ -61,6 +61,15 @@ EVENTS = {
 }
 
 
+def event(event: Mapping[str, Any]) -> str:
+    """Return an event as a line: time, object, what happened, actor and reason."""
+    subject = event["subject"]
+    name = subject["name"] or subject["id"]
+    values = (column(event) for column in EVENTS.values())
+    at, *words = (text for text in values if text)
+    return "  ".join([at, f"{subject['type']} {name}", *words])
+
+
 def server(item: Mapping[str, Any], out: Output) -> None:
     names = ("id", "name", "type", "cluster", "hostname", "pid", "version", "state", "tags", "max_concurrent", "config")
     out.fields(item, names)

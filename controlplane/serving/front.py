@@ -18,6 +18,7 @@ import structlog
 
 from controlplane.console.sign_in import IS_SIGNED_IN
 from controlplane.core.json_bodies import read_json
+from controlplane.core.long_polls import ASKED_AGAIN, LONGEST_WAIT
 from controlplane.core.problems import Problem
 from controlplane.core.threads import Threads
 from controlplane.serving.answers import JSON, Answer, Application, FileContent, answered, refusal, refuse_browser
@@ -32,7 +33,6 @@ from controlplane.serving.seats import Call, Lane, Seats
 from controlplane.serving.sending import Sender
 from controlplane.serving.waits import Waits, seconds_kept_back
 from jobs.api.hints import NAMESPACE, TAGS
-from jobs.api.waiting import ASKED_AGAIN, LONGEST_WAIT
 
 log = structlog.get_logger()
 

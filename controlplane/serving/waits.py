@@ -1,6 +1,6 @@
 """Calls that wait for a change. Each holds its socket, and takes a thread only while it is checked.
 
-jobs.api.waiting defines which answers may be held back.
+controlplane.core.long_polls defines which answers may be held back.
 """
 
 import asyncio
@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from controlplane.core.long_polls import NOT_YET
 from controlplane.serving.answers import Answer
-from jobs.api.waiting import NOT_YET
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 """Seconds between two checks. Each pause is 1.5 times the one before."""

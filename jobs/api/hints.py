@@ -1,7 +1,7 @@
 """`GET /servers/{id}/hints`: an idle worker waits until there may be work for it.
 
-Django does not wait; see jobs.api.waiting. The RSGI application in front of it holds the response back until a job of
-the server's namespace waits that needs no other tags than the server has.
+Django does not wait; see controlplane.core.long_polls. The RSGI application in front of it holds the response back
+until a job of the server's namespace waits that needs no other tags than the server has.
 """
 
 import json
@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
+from controlplane.core.long_polls import WaitField, mark_not_yet
 from controlplane.core.rest import StrictSerializer
-from jobs.api.waiting import WaitField, mark_not_yet
 from jobs.services import hints
 from liveness.api.access import ServerCall
 

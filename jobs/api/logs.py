@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
+from controlplane.core.long_polls import WaitField, is_asked_again, mark_not_yet, not_yet
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import (
     ChoiceField,
@@ -19,7 +20,7 @@ from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine
 from jobs.selectors.jobs import jobs_visible_to
-from jobs.selectors.logs import job_log_page, job_server_lines
+from jobs.selectors.logs import has_log_ended, job_log_page, job_server_lines
 
 PAGE_LIMIT = 1000
 
@@ -34,12 +35,14 @@ class LogFilter(StrictSerializer):
         default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the previous page."
     )
     limit = serializers.IntegerField(default=PAGE_LIMIT, min_value=1, max_value=PAGE_LIMIT)
+    wait = WaitField(help_text="Respond when a line follows `cursor`, when none can follow, or after so many seconds.")
 
 
 class ServerLogFilter(LogFilter):
     """Page of the control plane's own lines."""
 
     attempt = None  # type: ignore[assignment]
+    wait = None  # type: ignore[assignment]
 
 
 class LogItem(serializers.Serializer):
@@ -53,6 +56,7 @@ class LogPage(serializers.Serializer):
     items = LogItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
     last = serializers.CharField(help_text="Cursor after the last item; use it to read later lines.")
+    complete = serializers.BooleanField(help_text="The job (with `attempt`, this attempt) has ended: no line follows.")
 
 
 class JobLogsView(JobCall):
@@ -62,20 +66,31 @@ class JobLogsView(JobCall):
 
     @extend_schema(parameters=[LogFilter], responses=LogPage)
     def get(self, request: Request, job: UUID) -> Response:
-        """Return the log lines of a job's code, oldest first. With `Accept: application/x-ndjson` as lines of JSON."""
+        """Return the log lines of a job's code, oldest first. With `Accept: application/x-ndjson` as lines of JSON.
+
+        With `wait`, wait for a line after `cursor`, or until the job has ended. Follow a log by passing `last` as the
+        next `cursor` until `complete` is true and `next` is null.
+        """
         query = LogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        if not jobs_visible_to(self.owner).filter(pk=job).exists():
-            raise JobUnknown
         filters = query.validated_data
-        rows = job_log_page(job, filters["cursor"], filters["limit"] + 1, filters.get("attempt"))
+        after, attempt, wait = filters["cursor"], filters.get("attempt"), filters["wait"]
+        # Read the state before the lines: then the lines of an ended job are complete.
+        ended = has_log_ended(jobs_visible_to(self.owner), job, attempt)
+        if ended is None:
+            raise JobUnknown
+        if is_asked_again(request) and wait and not ended and not job_log_page(job, after, 1, attempt):
+            return not_yet(wait)
+        rows = job_log_page(job, after, filters["limit"] + 1, attempt)
         page = rows[: filters["limit"]]
         items = within_limit(
             {"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page
         )
-        last = str(rows[len(items) - 1].id if items else filters["cursor"])
+        last = str(rows[len(items) - 1].id if items else after)
         cursor = last if len(rows) > len(items) else None
-        return Response({"items": items, "next": cursor, "last": last}, headers=self.next_page_header(request, cursor))
+        answer = {"items": items, "next": cursor, "last": last, "complete": ended and cursor is None}
+        response = Response(answer, headers=self.next_page_header(request, cursor))
+        return response if items or ended else mark_not_yet(response, wait)
 
     @staticmethod
     def next_page_header(request: Request, cursor: str | None) -> dict[str, str]:

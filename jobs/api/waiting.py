@@ -1,13 +1,6 @@
-"""Long polls: calls that respond when a job has ended, or after the `wait` seconds of the caller.
+"""Calls that wait for the end of a job."""
 
-Django does not wait. Its response has the header NOT_YET if the call should wait. The RSGI application in front of it
-(controlplane.serving) holds this response back and repeats the call later. A waiting caller therefore holds a socket
-but no thread. Under another server the caller gets the response at once and repeats the call.
-"""
-
-import math
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
 from django.http import Http404
@@ -17,6 +10,7 @@ from rest_framework.response import Response
 
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
+from controlplane.core.long_polls import WaitField, is_asked_again, mark_not_yet, not_yet
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import IdField, StrictSerializer
 from jobs.api import examples
@@ -29,26 +23,7 @@ from jobs.selectors.jobs import jobs_visible_to, jobs_with_flags
 from jobs.services import changes
 from jobs.states import TERMINAL
 
-LONGEST_WAIT = 60
-NOT_YET = "Not-Yet"
-"""Header of a response that may be held back. Its value is the seconds from the first call on."""
-ASKED_AGAIN = "controlplane.asked_again"
-"""Key in the environ of a repeated call, whose response matters only if it has changed."""
 JOBS_LIMIT = 100
-
-
-class WaitField(serializers.FloatField):
-    """Seconds to wait, in a query."""
-
-    def __init__(self, **options: Any) -> None:
-        help_text = "Respond when it has ended, or after so many seconds."
-        super().__init__(**{"default": 0, "min_value": 0, "max_value": LONGEST_WAIT, "help_text": help_text, **options})
-
-    def to_internal_value(self, data: Any) -> float:
-        seconds = super().to_internal_value(data)
-        if not math.isfinite(seconds):
-            self.fail("invalid")
-        return seconds
 
 
 class JobQuery(StrictSerializer):
@@ -114,19 +89,5 @@ class JobsWaitView(JobCall):
         return response if items or known != set(ids) else mark_not_yet(response, wait)
 
 
-def is_asked_again(request: Request) -> bool:
-    return bool(request.META.get(ASKED_AGAIN))
-
-
 def has_ended(jobs: Iterable[UUID]) -> bool:
     return WorkerJob.objects.filter(pk__in=jobs, state__in=TERMINAL).exists()
-
-
-def not_yet(wait: float) -> Response:
-    return mark_not_yet(Response({}), wait)
-
-
-def mark_not_yet(response: Response, wait: float) -> Response:
-    if wait:
-        response[NOT_YET] = f"{wait:g}"
-    return response

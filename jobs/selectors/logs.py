@@ -2,16 +2,25 @@
 
 from uuid import UUID
 
-from django.db.models import F, Func, JSONField, QuerySet
+from django.db.models import Case, Exists, F, Func, JSONField, OuterRef, Q, QuerySet, Value, When
 
-from jobs.models import WorkerJob
+from jobs.models import Attempt, WorkerJob
 from jobs.sql import sql
 from jobs.sql.rows.selectors import ServerLine, WrittenLine
+from jobs.states import TERMINAL
 
 
 def job_log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[WrittenLine]:
     """Return log lines of a job with an id above `after`, oldest first, of one `attempt` or (None) of all."""
     return sql.read_log_page.fetch_rows(job=job, after=after, limit=limit, attempt=attempt)
+
+
+def has_log_ended(jobs: QuerySet[WorkerJob], job: UUID, attempt: int | None = None) -> bool | None:
+    """Return True if no line of a job, or of one of its attempts, can follow. None: the job is not among `jobs`."""
+    of_job = Attempt.objects.filter(job=OuterRef("pk"), number=attempt or 0, finished_at__isnull=False)
+    ended = Q(state__in=TERMINAL) if attempt is None else Q(state__in=TERMINAL) | Q(Exists(of_job))
+    found = jobs.filter(pk=job).values_list(Case(When(ended, then=Value(True)), default=Value(False))).first()
+    return found and bool(found[0])
 
 
 def job_server_lines(job: UUID, after: int, limit: int) -> list[ServerLine]:

@@ -20,7 +20,7 @@ from liveness.models import ApiToken
 
 
 def submit_jobs(owner: ApiToken, jobs: list[dict[str, Any]], **options: Any) -> list[Submitted]:
-    """Submit jobs, all or none, and return them in order. Those with `unique` may be jobs that are already there.
+    """Submit jobs, all or none, and return them in order. A job with `unique` may be one that is already there.
 
     `options` and errors are those of `submission.submit_jobs`. Raises DuplicateJob if `on_conflict` is `refuse`.
     """
@@ -77,7 +77,7 @@ def known_keys(owner: ApiToken, jobs: list[dict[str, Any]]) -> Iterator[str | No
 
 
 def take_duplicate(owner: ApiToken, namespace: str, job: dict[str, Any], *, is_limited: bool) -> UUID | None:
-    """Return the job that is already there, changed if `on_conflict` says so. None: the job must be stored.
+    """Return the job that is already there, changed if `on_conflict` asks for it. None: the job must be stored.
 
     With `is_limited` the limits of the owner apply to the change. Raises DuplicateJob.
     """

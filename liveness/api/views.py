@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
+from controlplane.core.long_polls import mark_not_yet
 from controlplane.core.paging import paged, within_limit
 from controlplane.core.rest import (
     StrictSerializer,
@@ -78,13 +79,16 @@ class EventsView(RoleCall):
     def get(self, request: Request) -> Response:
         """Return the events of all subjects, oldest first. With `Accept: application/x-ndjson` each line is an event.
 
-        Events are held back while an open transaction may still add earlier ones, so that a reader misses none.
+        Events are held back while an open transaction may still add earlier ones, so that a reader misses none. With
+        `wait`, wait for an event after `after`.
         """
         query = EventLogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        rows = complete_events(**query.validated_data)
+        after, wait = query.validated_data["after"], query.validated_data["wait"]
+        rows = complete_events(after, query.validated_data["limit"])
         items = within_limit(represent(NumberedEvent, row) for row in rows)
-        return Response({"items": items, "last": str(items[-1]["id"] if items else query.validated_data["after"])})
+        response = Response({"items": items, "last": str(items[-1]["id"] if items else after)})
+        return response if items else mark_not_yet(response, wait)
 
 
 class OperatorCall(RoleCall):

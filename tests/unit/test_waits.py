@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from controlplane.core.long_polls import NOT_YET
 from controlplane.serving import waits
 from controlplane.serving.answers import Answer
 from controlplane.serving.waits import Waits
-from jobs.api.waiting import NOT_YET
 
 
 def kept_back(seconds, body=b"not yet"):

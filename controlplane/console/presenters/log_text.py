@@ -15,7 +15,7 @@ LINK = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
 TITLE = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")  # sets the title of a terminal window
 ERROR = re.compile(r"\b(error|fatal|critical|exception|traceback|panic)\b", re.IGNORECASE)
 LEVEL_WITHIN = 200
-"""Characters at the beginning of a line that tell its level."""
+"""Characters at the beginning of a line in which a word for its level is looked for."""
 
 
 class Piece(NamedTuple):
@@ -28,10 +28,10 @@ class Piece(NamedTuple):
 
 
 def show_log_text(line: str, sought: str | None = None) -> SafeString:
-    """Return a line as HTML. Of the terminal's escape codes it keeps the colours, bold, italic and underline.
+    """Return a line as HTML with the colours, bold, italic and underline that its escape codes ask for.
 
-    `sought`: text whose matches are marked, in any case. Of a progress bar, which goes back to the beginning of its
-    line again and again, it shows the last state.
+    `sought` is a text whose matches are marked, in upper and lower case. A progress bar overwrites its line; only its
+    last state is shown.
     """
     text = Text.from_ansi(TITLE.sub("", line))
     pieces = [*find_matches(text.plain, sought), *find_styles(text), *find_links(text.plain)]
@@ -76,5 +76,5 @@ def name_classes(style: Style) -> Iterator[str]:
 
 
 def is_error(line: str) -> bool:
-    """Return True if the beginning of a line says that something failed."""
+    """Return True if the beginning of a line reports that something failed."""
     return bool(ERROR.search(line[:LEVEL_WITHIN]))

@@ -5,6 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 from rest_framework import serializers
 
+from controlplane.core.long_polls import WaitField
 from controlplane.core.paging import PageSizeField
 from controlplane.core.rest import AnyField, ChoiceField, StrictSerializer, TimeField
 from liveness.models import ServerEvent
@@ -60,6 +61,7 @@ class EventLogFilter(StrictSerializer):
         default=0, min_value=0, max_value=2**63 - 1, help_text="Only events with a higher id."
     )
     limit = serializers.IntegerField(default=1000, min_value=1, max_value=1000)
+    wait = WaitField(help_text="Respond when there is an event after `after`, or after so many seconds.")
 
 
 class EventFilter(StrictSerializer):

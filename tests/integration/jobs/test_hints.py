@@ -8,9 +8,9 @@ import pytest
 from django.db import connection, transaction
 
 from controlplane.core import notifications
+from controlplane.core.long_polls import NOT_YET
 from controlplane.core.notifications import Announcer, Listener
 from jobs.api.hints import TAGS
-from jobs.api.waiting import NOT_YET
 from jobs.models import WorkerJob
 from jobs.services import hints
 from liveness.models import Server

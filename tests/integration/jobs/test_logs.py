@@ -207,10 +207,10 @@ def test_pages_follow_each_other_oldest_first(held):
 
 def test_what_is_written_later_is_found_behind_the_last_line(held):
     one = held()
-    assert one.read().json() == {"items": [], "next": None, "last": "0"}
+    assert one.read().json() == {"items": [], "next": None, "last": "0", "complete": False}
     one.write(*"ab")
     answer = one.read().json()
-    assert one.read(f"?cursor={answer['last']}").json() == {"items": [], "next": None, "last": answer["last"]}
+    assert one.read(f"?cursor={answer['last']}").json() == {**answer, "items": []}
     one.write("c")
     assert one.lines(f"?cursor={answer['last']}") == ["c"]
 

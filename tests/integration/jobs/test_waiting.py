@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from jobs.api.waiting import ASKED_AGAIN, NOT_YET
+from controlplane.core.long_polls import ASKED_AGAIN, NOT_YET
 
 
 def test_a_job_that_has_not_ended_is_answered_with_how_long_that_may_be_kept_back(submit, worker):
@@ -51,3 +51,49 @@ def test_a_wrong_wait_is_a_400_with_the_reason(submit, query):
 @pytest.mark.parametrize("query", ["", "id=x", "&".join(f"id={uuid.UUID(int=n)}" for n in range(101))])
 def test_without_ids_with_odd_ones_or_with_too_many_it_is_a_400(submit, query):
     assert submit.client.get(f"/jobs/wait?{query}").status_code == 400
+
+
+def test_a_call_for_the_log_waits_for_a_line_or_for_the_end(submit, worker, django_assert_num_queries):
+    job = submit()["id"]
+    one = worker()
+    held = one.hold()
+    path = f"/jobs/{job}/logs?wait=20"
+    answer = submit.client.get(path)
+    assert (answer.json()["items"], answer.json()["complete"], answer[NOT_YET]) == ([], False, "20")
+    submit.client.client.defaults[ASKED_AGAIN] = True
+    with django_assert_num_queries(3):  # the token, the state of the job, and a line
+        assert submit.client.get(path).json() == {}
+    one.report({"attempt": held["id"], "event": "LOG", "stream": "STDOUT", "lines": ["a"]})
+    answer = submit.client.get(path)
+    assert [item["line"] for item in answer.json()["items"]] == ["a"] and NOT_YET not in answer
+    assert submit.client.get(f"{path}&cursor={answer.json()['last']}").json() == {}
+    one.complete(held)
+    ended = submit.client.get(f"{path}&cursor={answer.json()['last']}")
+    assert (ended.json()["items"], ended.json()["complete"]) == ([], True) and NOT_YET not in ended
+
+
+def test_the_log_of_an_attempt_that_has_ended_is_complete_while_its_job_continues(submit, worker):
+    job = submit()["id"]
+    one = worker()
+    one.report({"attempt": one.hold()["id"], "event": "RELEASED", "reason": "x"})
+    one.hold()
+    first = submit.client.get(f"/jobs/{job}/logs?attempt=1&wait=9")
+    second = submit.client.get(f"/jobs/{job}/logs?attempt=2&wait=9")
+    assert (first.json()["complete"], second.json()["complete"], second[NOT_YET]) == (True, False, "9")
+    assert NOT_YET not in first
+
+
+def test_a_call_for_events_waits_for_one(api, worker):
+    viewer = api("viewer")
+    last = viewer.get("/events?wait=1").json()["last"]
+    answer = viewer.get(f"/events?after={last}&wait=15")
+    assert (answer.json(), answer[NOT_YET]) == ({"items": [], "last": last}, "15")
+    worker()
+    answer = viewer.get(f"/events?after={last}&wait=15")
+    assert answer.json()["items"] and NOT_YET not in answer
+
+
+@pytest.mark.parametrize("query", ["wait=61", "wait=-1", "wait=x", "wait=nan"])
+def test_a_wrong_wait_for_lines_or_events_is_a_400(submit, api, query):
+    for answer in (submit.client.get(f"/jobs/{submit()['id']}/logs?{query}"), api("viewer").get(f"/events?{query}")):
+        assert answer.status_code == 400 and answer.json()["errors"]["wait"]

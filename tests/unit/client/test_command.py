@@ -213,16 +213,36 @@ def test_what_has_not_ended_in_time_is_5(plane, run):
     assert (code, err) == (5, "2 jobs have not ended after 0 s\n")
 
 
+def log_page(*lines, last, complete):
+    return Say(200, {"items": [{"line": line} for line in lines], "next": None, "last": last, "complete": complete})
+
+
 def test_a_log_is_followed_to_the_end_of_its_job(plane, run):
-    plane.answers["GET", "/jobs/wait"] = [
-        Say(200, {"items": [], "unknown": []}),
-        Say(200, {"items": [JOB], "unknown": []}),
-    ]
-    plane.answers["GET", f"/jobs/{ID}/logs"] = [
-        Say(200, {"items": [{"line": "one"}], "next": None, "last": "1"}),
-        Say(200, {"items": [{"line": "two"}], "next": None, "last": "2"}),
-    ]
+    pages = [log_page("one", last="1", complete=False), log_page("two", last="2", complete=True)]
+    plane.answers["GET", f"/jobs/{ID}/logs"] = pages
     assert run("logs", "-f", ID) == (0, "one\ntwo\n", "")
+    assert [(call.query["cursor"], call.query["wait"]) for call in plane.calls] == [
+        (["0"], ["30.0"]),
+        (["1"], ["30.0"]),
+    ]
+
+
+EVENT = {
+    "id": 7, "at": "2026-01-01T00:00:00Z", "subject": {"type": "SERVER", "id": ID, "name": "worker-1"},
+    "from": "RUNNING", "to": "DISCONNECTED", "action": "", "actor": "liveness", "reason": "silent", "changes": None,
+}  # fmt: skip
+
+
+def test_events_of_everything_are_lines_and_end_unless_they_are_followed(plane, run):
+    plane.answers["GET", "/events"] = [Say(200, {"items": [EVENT], "last": "7"}), Say(200, {"items": [], "last": "7"})]
+    code, out, _ = run("events", "--after", "5")
+    assert code == 0 and "SERVER worker-1  RUNNING → DISCONNECTED  liveness  silent" in out
+    assert [call.query for call in plane.calls] == [{"after": ["5"]}, {"after": ["7"]}]
+
+
+def test_events_of_one_server_are_not_followed(run):
+    code, _, err = run("events", "worker-1", "--follow")
+    assert code == 2 and "leave the server out" in err
 
 
 def test_of_several_one_that_is_refused_keeps_the_others_from_nothing(plane, run):

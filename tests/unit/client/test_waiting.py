@@ -94,21 +94,30 @@ def test_pauses_grow_until_there_is_progress(pauses):
 def test_a_log_is_followed_until_the_job_has_ended_and_no_line_comes_twice(plane, client):
     job = a_job()
     lines = [{"at": "t", "attempt": 1, "stream": "stdout", "line": str(n)} for n in range(5)]
-    plane.answers["GET", "/jobs/wait"] = [ended(), ended(), ended(), ended({**job, "state": "COMPLETED"})]
-    line_counts = itertools.chain([2, 3, 3], itertools.repeat(5))
+    line_counts = itertools.chain([0, 2, 3, 3], itertools.repeat(5))
 
     def page(call):
         after, there = int(call.query["cursor"][0]), next(line_counts)
         last = min(after + 2, there)
-        return Say(200, {"items": lines[after:last], "next": str(last) if last < there else None, "last": str(last)})
+        more, complete = last < there, last == len(lines)
+        answer = {"items": lines[after:last], "next": str(last) if more else None, "last": str(last)}
+        return Say(200, {**answer, "complete": complete})
 
     plane.answers["GET", f"/jobs/{job['id']}/logs"] = page
     assert [line["line"] for line in client.logs(job, follow=True)] == list("01234")
 
 
+def test_events_are_followed_from_the_last_one(plane, client):
+    pages = iter([[{"id": 1}, {"id": 2}], [], [{"id": 5}]])
+    plane.answers["GET", "/events"] = lambda call: Say(200, {"items": next(pages), "last": ""})
+    events = client.events(follow=True)
+    assert [next(events)["id"] for _ in range(3)] == [1, 2, 5]
+    assert [call.query["after"] for call in plane.calls] == [["0"], ["2"], ["2"]]
+
+
 def test_a_log_that_is_not_followed_ends_with_what_is_there(plane, client):
     job = a_job()
-    page = {"items": [{"line": "one"}], "next": None, "last": "1"}
+    page = {"items": [{"line": "one"}], "next": None, "last": "1", "complete": False}
     plane.answers["GET", f"/jobs/{job['id']}/logs"] = [Say(200, page)]
     assert [line["line"] for line in client.logs(job, attempt=2)] == ["one"]
     assert [call.query for call in plane.calls] == [{"cursor": ["0"], "attempt": ["2"]}]
