@@ -231,7 +231,7 @@ _a = AttemptState
 
 ATTEMPT_TRANSITIONS: dict[AttemptState, set[AttemptState]] = {
     _a.CLAIMED: {_a.RUNNING, _a.REQUEUED, _a.RELEASED, _a.FAILED, _a.CANCELLED},
-    _a.RUNNING: {_a.COMPLETED, _a.FAILED, _a.CANCELLED, _a.RESUBMITTED},
+    _a.RUNNING: {_a.COMPLETED, _a.FAILED, _a.CANCELLED, _a.RESUBMITTED, _a.RELEASED},
     **{ended: set() for ended in _a if ended not in (_a.CLAIMED, _a.RUNNING)},
 }
 ATTEMPT_INITIAL = {_a.CLAIMED}

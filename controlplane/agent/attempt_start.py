@@ -26,6 +26,7 @@ from controlplane.agent.secrets.sources import SecretUnavailable
 from controlplane.agent.secrets.values import WrongSecret
 
 log = structlog.get_logger()
+NOT_NOTED = "machine: the state folder accepts no writes, and the journal shows this attempt as not begun"
 
 
 class AttemptStarter:
@@ -86,7 +87,9 @@ class AttemptStarter:
             item["job"]["traceparent"] = attempt.spans.begin_code()
             command = attempt.runner.build_command(item, files, self._environment)
             command = replace(command, in_pool=runs_in_pool)
-            self._journal.note_begun(attempt.id)
+            if not self._journal.note_begun(attempt.id):
+                self._end_attempt(attempt, {"event": "RELEASED", "reason": NOT_NOTED})
+                return
             attempt.begun_at = time.monotonic()
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk, is_attempt=True)
         except Exception as error:  # no content of a job may stop the other jobs

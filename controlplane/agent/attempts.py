@@ -343,6 +343,8 @@ class AttemptTracker:
             self._supervisor.kill_child(attempt.id, patience)  # perhaps sooner than before; the first reason stays
 
     def _end_attempt(self, attempt: HeldAttempt, report: dict[str, Any]) -> None:
+        if report["event"] == "RELEASED" and attempt.begun_at is None:
+            report = {**report, "begun": False}
         attempt.stage = AttemptStage.ENDED
         self._waiting.pop(attempt.id, None)
         self._begun.pop(attempt.id, None)

@@ -23,8 +23,11 @@ class ClaimsAhead:
         return self._mean is not None and self._mean < SPAN
 
     def wanted(self, held: int) -> int:
-        """Return how many jobs may be held beyond the slots, or 0 while `held` attempts are enough."""
-        if self._mean is None:
+        """Return how many jobs may be held beyond the slots, or 0 while `held` attempts are enough.
+
+        Long tasks get none, however many slots there are: most of them would wait behind a slow task and go back.
+        """
+        if self._mean is None or not self.are_short:
             return 0
         target = min(self._most, int(SPAN * self._slots / max(self._mean, 1e-6)))
         return target if held - self._slots <= target / 2 else 0

@@ -76,7 +76,8 @@ class AgentWorker:
         self._signals = 0
         self._has_news = True  # the transport thread has delivered something since it was woken
         self._wanted: object = None
-        self._leftovers = leftovers.load_leftovers(options.state, self._client)
+        register = leftovers.Register(self._client, options.read_token, options.description)
+        self._leftovers = leftovers.load_leftovers(options.state, self._client, register=register)
         self._is_dead = False  # the control plane has declared this server dead: it refuses all reports
         self._is_purged = False
         self._fast_recovery = FastRecovery(options, self._client)

@@ -194,6 +194,7 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
             "output",
             "error",
             "reason",
+            "begun",
         ),
         max_resubmissions=conf().max_resubmissions,
         with_consequences=with_consequences,

@@ -32,6 +32,7 @@ class Report:
     output: Any = None
     error: dict[str, Any] | None = None
     reason: str | None = None
+    begun: bool | None = None
     progress: float | None = None
     message: str | None = None
     value: Any = None

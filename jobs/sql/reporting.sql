@@ -185,10 +185,13 @@ select place, 'RUNNING' as state from new_reports
 with {{owned_jobs}},
 reports as (
     select * from jsonb_to_recordset(%(ended)s::jsonb)
-        as r(attempt uuid, event text, output jsonb, error jsonb, reason text)
+        as r(attempt uuid, event text, output jsonb, error jsonb, reason text, begun bool)
 ),
 held as materialized (
-    select owned.id as job_id, owned.attempt_id as id, owned.state as was, reports.event, reports.output, reports.error,
+    select owned.id as job_id, owned.attempt_id as id,
+           -- Its worker started it and gave it back before the code began: nothing ran.
+           case when reports.event = 'RELEASED' and not reports.begun then 'CLAIMED' else owned.state end as was,
+           reports.event, reports.output, reports.error,
            coalesce(reports.reason, reports.error ->> 'code', '') as reason, 'server' as actor,
            %(server)s::uuid as server_id, owned.cancel_requested_at, owned.on_worker_lost, owned.resubmissions,
            owned.retries, owned.available_at

@@ -65,7 +65,10 @@ ended_attempts as (
 ),
 updated_attempts as (
     update jobs_attempt a
-       set state = v.attempt_state, finished_at = v.at, error = v.error, ended_by = v.actor, reason = v.reason
+       set state = v.attempt_state, finished_at = v.at, error = v.error, ended_by = v.actor, reason = v.reason,
+           -- A released attempt has not begun, even if its worker reported the start.
+           started_at = case when v.attempt_state <> 'RELEASED' then a.started_at end,
+           started_observed = case when v.attempt_state <> 'RELEASED' then a.started_observed end
       from ended_attempts v
      where a.id = any(array[v.id])
 ),

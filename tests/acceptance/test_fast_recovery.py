@@ -295,6 +295,11 @@ def test_a_killed_agent_with_claims_ahead_loses_only_what_ran(running, start):
     runs = [read_lines(notes).count(id) for id in ids]
     assert min(runs) == 1 and lost <= 2, "only what ran is tried again: one for each slot"
     assert sum(runs) - len(runs) <= 2
+    with running.connected() as connection:
+        query = "select state, started_at is not null from jobs_attempt where job_id = any(%s)"
+        attempts = connection.execute(query, [ids]).fetchall()
+    assert attempts.count(("RESUBMITTED", True)) == lost, "what had not begun was not interrupted"
+    assert ("RELEASED", True) not in attempts
 
 
 def read_lines(path):

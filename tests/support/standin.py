@@ -56,7 +56,8 @@ class ControlPlane:
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.reports: list[dict[str, Any]] = []  # in the order of acceptance
-        self.registrations: list[str] = []
+        self.registrations: list[str] = []  # servers
+        self.instances: dict[str, str] = {}  # their servers
         self.tokens: set[str] = set()  # tokens of calls
         self.pending: list[dict[str, Any]] = []
         self.claims: dict[str, list[dict[str, Any]]] = {}
@@ -125,7 +126,9 @@ class ControlPlane:
             return 200, getattr(self, f"_{call}")(body)
 
     def _register(self, body: dict[str, Any]) -> dict[str, Any]:
-        self.registrations.append(str(uuid.uuid4()))
+        if body["instance_id"] not in self.instances:
+            self.instances[body["instance_id"]] = str(uuid.uuid4())
+            self.registrations.append(self.instances[body["instance_id"]])
         config = {
             "termination_grace_period_seconds": 5.0,
             "worker_task_restart_strategy": "AFTER_TERMINATION_GRACE_PERIOD",
@@ -133,7 +136,7 @@ class ControlPlane:
             "runner_heartbeat_interval_seconds": 0.1,
         }
         config |= self.config | body.get("config", {})
-        id = self.registrations[-1]
+        id = self.instances[body["instance_id"]]
         return {
             "id": id, "token": f"of {id}", "state": "CREATED", "fence_after_seconds": self.fence_after, "config": config
         }  # fmt: skip

@@ -1,8 +1,8 @@
 """Reports that were not answered before an agent ended. The next start of that agent sends them.
 
-There is one file for each server, readable by its user only. A file holds the token of its server, because the reports
-cannot be sent without it, but no other secret of the agent. A report that is sent twice gets the same answer again. A
-file is removed when all its reports are answered.
+There is one file for each server, readable by its user only. The file of an agent that ended holds the token of its
+server, but no other secret of the agent. The journal of an agent that was killed (journal.py) holds none. A report that
+is sent twice gets the same answer again. A file is removed when all its reports are answered.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ import os
 import socket
 import tempfile
 import urllib.parse
-from dataclasses import asdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from controlplane.agent.api.client import AgentClient
 from controlplane.agent.api.journal import SUFFIX, read_journal
 from controlplane.agent.api.outbox import Outbox, Report
-from controlplane.agent.api.registration import RegisteredServer, ServerConfig
+from controlplane.agent.api.registration import RegisteredServer, ServerConfig, register_once
 from controlplane.agent.api.transport import ClaimResult, ReportResult, TransportThread
 from controlplane.agent.processes.folder import make_private
+from controlplane.agent.processes.server_file import check_token
 
 log = structlog.get_logger()
 POLL = 1.0
@@ -76,10 +81,16 @@ def kept_files(folder: Path, id: str = "*") -> list[Path]:
     return sorted([*folder.glob(f"{id}.json"), *folder.glob(f"{id}{SUFFIX}")])
 
 
-def load_leftovers(folder: Path, client: AgentClient, id: str = "*") -> list[Leftover]:
-    """Return the reports that earlier servers left for this control plane. Files that cannot be read stay."""
-    leftovers = []
-    for path in kept_files(folder, id) if folder.is_dir() else []:
+def load_leftovers(
+    folder: Path, client: AgentClient, server: RegisteredServer | None = None, register: Register | None = None
+) -> list[Leftover]:
+    """Return the reports that earlier servers left for this control plane. Files that cannot be read stay.
+
+    `server` limits them to the reports of this server. A journal holds no token: `register` registers its instance
+    again.
+    """
+    found = []
+    for path in kept_files(folder, server.id if server else "*") if folder.is_dir() else []:
         try:
             left = read_journal(path) if path.suffix == SUFFIX else json.loads(path.read_text())
             if left is None:
@@ -90,17 +101,44 @@ def load_leftovers(folder: Path, client: AgentClient, id: str = "*") -> list[Lef
             if left["url"] != client.base:
                 log.warning("Unsent reports are for another control plane", file=str(path), url=left["url"])
                 continue
-            server = RegisteredServer(client, left["server"], left["token"], ServerConfig(**left["config"]), None, 0.0)
-            leftovers.append(Leftover(path, server, left["reports"]))
+            owner = server or describe_server(left, client, register)
+            if owner is None:
+                log.warning("Unsent reports need the worker token with which their server registered", file=str(path))
+                continue
+            found.append(Leftover(path, owner, left["reports"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("Unsent reports cannot be read", file=str(path), why=repr(error))
-    return leftovers
+    return found
+
+
+def describe_server(left: dict[str, Any], client: AgentClient, register: Register | None) -> RegisteredServer | None:
+    """Return the server of kept reports, or None if this agent cannot get its token. Raise KeyError or TypeError."""
+    id, config = left["server"], ServerConfig(**left["config"])
+    if "token" in left:
+        return RegisteredServer(client, id, left["token"], config, None, 0.0)
+    if register is None or left["token_check"] != check_token(left["instance"], register.read_token()):
+        return None
+    return RegisteredServer(client, id, "", config, None, 0.0, again=partial(register, left["instance"]))
+
+
+@dataclass(frozen=True)
+class Register:
+    """Registration of an instance of an earlier agent. The control plane returns its server with a token."""
+
+    client: AgentClient
+    read_token: Callable[[], str]
+    describe: Callable[[], dict[str, Any]]
+
+    def __call__(self, instance: str) -> RegisteredServer:
+        """Raise Refused or Unreachable."""
+        return register_once(self.client, self.read_token(), self.describe(), instance)
 
 
 class Leftover:
     """Send the reports of one file, as their server, until each is answered or all are refused."""
 
     def __init__(self, path: Path, server: RegisteredServer, reports: list[Report]) -> None:
+        self.is_done = False
         self._path, self._server, self._outbox = path, server, Outbox()
         self._outbox.add_reports(*reports)
         self._transport = TransportThread(server, self._outbox, POLL, self._handle_result, self._remove_file)
@@ -127,5 +165,7 @@ class Leftover:
         """Remove the file: all reports are answered, or all are refused."""
         if self._outbox:
             log.warning("Reports of an earlier start dropped", server=self._server.id, reports=len(self._outbox))
-        self._path.unlink(missing_ok=True)
+        self.is_done = True
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
         self._transport.close()

@@ -72,7 +72,10 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class RegisteredServer:
-    """A registered server. `registered_at` (uptime clock) is the start of the successful request."""
+    """A registered server. `registered_at` (uptime clock) is the start of the successful request.
+
+    Without a `token`, its first call registers the instance again (`again`), because no token is kept on disk.
+    """
 
     client: AgentClient
     id: str
@@ -124,6 +127,8 @@ class RegisteredServer:
     def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Make a call on this server's own resource and return the response. Raise Refused or Unreachable."""
         with self.outage.watching(call), self.retrying_doubtful_refusals():
+            if not self.present_token:
+                self._register_again()
             return self.client.post(f"/servers/{self.id}/{call}", body, self.present_token, within)
 
     @contextmanager
@@ -149,11 +154,25 @@ class RegisteredServer:
         The signing key was replaced. This server keeps its work.
         """
         if self.again is not None:
-            again = self.again()
-            if again.id != self.id:
-                raise Refused(410, "server_unknown", "the control plane registered this instance as another server")
-            self.renewed[:] = [again.token]
+            self._register_again()
             log.warning("The control plane did not know this server's token and issued a new one", server=self.id)
+
+    def _register_again(self) -> None:
+        """Get a token by registering the same instance again. Raise Refused or Unreachable."""
+        if self.again is None:
+            raise Refused(401, "token_missing", "this server has no token and cannot register again")
+        again = self.again()
+        if again.id != self.id:
+            again.end_unused()
+            raise Refused(410, "server_unknown", "the control plane registered this instance as another server")
+        self.renewed[:] = [again.token]
+
+    def end_unused(self) -> None:
+        """End a server that was registered only because the control plane did not know the instance any more."""
+        try:
+            self.send_last_heartbeat("TERMINATED_GRACEFULLY", time.monotonic())
+        except Refused as refused:
+            log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
 
     def wait_for_hint(self, seconds: float) -> int:
         """Wait up to `seconds` for work. Return the number of jobs to claim, and 0 if there is no work.

@@ -10,7 +10,7 @@ import structlog
 
 from controlplane.agent.api import leftovers
 from controlplane.agent.api.backoff import full_jitter
-from controlplane.agent.api.client import AgentClient, Refused, Unreachable
+from controlplane.agent.api.client import Refused, Unreachable
 from controlplane.agent.api.registration import RegisteredServer
 from controlplane.agent.fence import read_uptime
 from controlplane.agent.processes.server_file import remove_server
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 PAUSE_CAP = 1.0  # seconds between two tries
 
 
-def send_kept_reports(state: Path, server: str, client: AgentClient, patience: float) -> bool:
+def send_kept_reports(state: Path, server: RegisteredServer, patience: float) -> bool:
     """Send the reports that a server kept on disk. Return False if they are not answered within `patience` seconds.
 
     `state` is the folder that holds the reports of all agents. The end of the server is reported only afterwards,
@@ -28,12 +28,11 @@ def send_kept_reports(state: Path, server: str, client: AgentClient, patience: f
     """
     until = time.monotonic() + patience
     folders = [folder for folder in sorted(state.glob("*")) if folder.is_dir() and folder.name != "servers"]
-    kept = [path for folder in folders for path in leftovers.kept_files(folder, server)]
-    for path in kept:
-        for leftover in leftovers.load_leftovers(path.parent, client, server):
-            leftover.send_reports(max(0.0, until - time.monotonic()))
-            leftover.close()
-    return not any(path.exists() for path in kept)
+    kept = [one for folder in folders for one in leftovers.load_leftovers(folder, server.client, server)]
+    for leftover in kept:
+        leftover.send_reports(max(0.0, until - time.monotonic()))
+        leftover.close()
+    return all(leftover.is_done for leftover in kept)
 
 
 def report_end(server: RegisteredServer, proof: Proof, path: Path, may_go_on: Callable[[float], bool]) -> str | None:

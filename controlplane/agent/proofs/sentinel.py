@@ -69,7 +69,7 @@ class Sentinel:
         config = ServerConfig(**self._facts["config"])
         client.timeout = max(0.5, min(10.0, config.timeout / 4))
         server = RegisteredServer(client, self._facts["server"], self._facts["token"], config, None, 0.0)
-        if not send_kept_reports(Path(self._facts["state"]), server.id, client, until - time.monotonic()):
+        if not send_kept_reports(Path(self._facts["state"]), server, until - time.monotonic()):
             return
 
         def may_go_on(pause: float) -> bool:

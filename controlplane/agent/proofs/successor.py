@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from controlplane.agent.api.client import AgentClient, Refused, Unreachable
-from controlplane.agent.api.registration import RegisteredServer, register_once
+from controlplane.agent.api.registration import register_once
 from controlplane.agent.processes import host
 from controlplane.agent.processes.server_file import SUFFIX, check_token, clear_drafts, remove_server, servers_folder
 from controlplane.agent.proofs.ending import NotProved, Proof, locked, prove_end
@@ -144,24 +144,16 @@ class Successor:
                 forget_old(path)
             return True
         if server.id != record.server:
-            end_new_server(server)  # the control plane has deleted the old one
+            server.end_unused()  # the control plane has deleted the old one
             self._results["known"] += 1
             remove_server(path)
             return True
-        if not send_kept_reports(self._folder.parent, server.id, self._client, LEFTOVER_PATIENCE):
+        if not send_kept_reports(self._folder.parent, server, LEFTOVER_PATIENCE):
             return False
         result = report_end(server, proof, path, may_go_on)
         if result:
             self._results[result] += 1
         return result is not None
-
-
-def end_new_server(server: RegisteredServer) -> None:
-    """End a server that was only registered because the control plane did not know the instance any more."""
-    try:
-        server.send_last_heartbeat("TERMINATED_GRACEFULLY", time.monotonic())
-    except Refused as refused:
-        log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
 
 
 def forget_old(path: Path) -> None:

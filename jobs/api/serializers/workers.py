@@ -220,7 +220,7 @@ CARRIES: dict[ReportEvent, dict[str, bool]] = {
     ReportEvent.COMPLETED: {"output": False},
     ReportEvent.FAILED: {"error": True},
     ReportEvent.CANCELLED: {},
-    ReportEvent.RELEASED: {"reason": True},
+    ReportEvent.RELEASED: {"reason": True, "begun": False},
     ReportEvent.LOG: {"stream": True, "lines": True, "sequence": False},
 }
 
@@ -231,6 +231,11 @@ class ReportItem(StrictSerializer):
     output = AnyField(required=False, help_text=f"{SIZE_LIMIT_TEXT} `output_too_large`.")
     error = ReportedError(required=False, help_text=f"{SIZE_LIMIT_TEXT} `error_too_large`.")
     reason = FreeTextField(required=False, max_length=MESSAGE_LIMIT)
+    begun = YesNoField(
+        required=False,
+        help_text="False: the code of the released attempt has not begun, although STARTED was reported. Then the"
+        " attempt is RELEASED and not RESUBMITTED.",
+    )
     progress = NumberField(required=False, min_value=0, max_value=1)
     message = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
     value = AnyField(

@@ -128,6 +128,9 @@ FIELDS = {
                       [*OBJECT, {}, {"code": 1}, {"code": ""}, {"code": "X", "message": 1},
                        {"code": "X", "traceback": []}, {"code": "X", "nonsense": 1}]),
                     *([{"attempt": SOME, "event": "RELEASED", "reason": value}] for value in TEXT),
+                    *([{"attempt": SOME, "event": "RELEASED", "reason": "x", "begun": value}]
+                      for value in [None, 0, "false", [], {}]),
+                    [{"attempt": SOME, "event": "COMPLETED", "begun": True}],
                     *([{"attempt": SOME, "event": "PROGRESS", "progress": value}] for value in [*SECONDS, 1.01, None]),
                     *([{"attempt": SOME, "event": "PROGRESS", "message": value}] for value in TEXT),
                     *([{"attempt": SOME, "event": event, "sequence": 1}] for event in ("PROGRESS", "COMPLETED")),

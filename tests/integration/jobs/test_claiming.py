@@ -155,6 +155,26 @@ def test_a_started_claim_ahead_that_goes_back_does_not_count_as_a_loss(worker, s
     assert (job["state"], job["resubmissions"], job["retries"]) == ("PENDING", 0, 0)
 
 
+def test_an_attempt_that_goes_back_before_its_code_began_was_never_started(worker, submit):
+    submit(on_worker_lost="FAIL", max_retries=1)
+    one = worker()
+    attempt = one.hold()
+    release = {"attempt": attempt["id"], "event": "RELEASED", "reason": "not begun", "begun": False}
+    assert [one.report(release)[0][field] for field in ("accepted", "state")] == [True, "RELEASED"]
+    assert one.report(release)[0]["replayed"]
+    job = submit.client.get(f"/jobs/{attempt['job']['id']}").json()
+    assert (job["state"], job["resubmissions"], job["retries"]) == ("PENDING", 0, 0)
+    assert [(was["state"], was["started_at"]) for was in job["attempts"]] == [("RELEASED", None)]
+    assert one.hold()["number"] == 2
+
+
+def test_code_that_had_begun_and_goes_back_was_interrupted(worker, submit):
+    submit()
+    one = worker()
+    release = {"attempt": one.hold()["id"], "event": "RELEASED", "reason": "fenced", "begun": True}
+    assert one.report(release)[0]["state"] == "RESUBMITTED"
+
+
 @pytest.mark.parametrize(("max_concurrent", "limit"), [(0, 5), (5, 0)])
 def test_no_room_or_no_wish_is_an_empty_list(worker, submit, max_concurrent, limit):
     submit()

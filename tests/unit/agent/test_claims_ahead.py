@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.agent.api.journal import Journal, read_journal
+from controlplane.agent.api.journal import read_journal
 from controlplane.agent.claims_ahead import PATIENCE, ClaimsAhead
 from tests.support.standin import Agent, ControlPlane, Refuse, eventually
 
@@ -105,6 +104,7 @@ def test_nothing_waits_long_behind_a_slow_task(plane, pooled):
     released = eventually(lambda: [one for one in others if (end := plane.final(one)) and end["event"] == "RELEASED"])
     assert not plane.final(slow), "it still runs"
     assert plane.final(released[0])["reason"] == "behind a slow task"
+    assert plane.final(released[0])["begun"] is False
     eventually(lambda: plane.final(slow))
 
 
@@ -141,6 +141,7 @@ def test_an_agent_that_is_killed_loses_no_finished_task_and_gives_the_rest_back(
     worker.process.kill()
     worker.process.wait()
     claimed = {item["id"] for items in plane.claims.values() for item in items}
+    plane.pending.clear()
     [journal] = Path(tmp_path, "state").rglob("*.journal")
     kept = read_journal(journal)
     assert kept is not None
@@ -153,42 +154,31 @@ def test_an_agent_that_is_killed_loses_no_finished_task_and_gives_the_rest_back(
             assert "RELEASED" in (told.get(attempt), (plane.final(attempt) or {}).get("event"))
     assert not (tmp_path / "rest").exists()
     assert (tmp_path / "done").read_text() == "xxxxx"
+    assert "of " + plane.registrations[0] not in journal.read_text(), "the token of the server"
+
+    plane.script.clear()
+    pooled("--concurrency", "4")
+    eventually(lambda: not journal.exists())
+    eventually(lambda: all(map(plane.final, done)))
+    assert plane.final(hanging) is None
+    assert {plane.final(one)["event"] for one in rest if one in claimed} == {"RELEASED"}
+    assert all(one["begun"] is False for one in plane.reports if one["event"] == "RELEASED")
+    assert len(plane.registrations) == 2
 
 
-class FakeServer:
-    """Server as far as a journal needs it."""
-
-    def __init__(self) -> None:
-        from controlplane.agent.api.registration import ServerConfig
-
-        self.id, self.present_token = "s", "t"
-        self.client = type("Client", (), {"base": "http://x"})()
-        self.config = ServerConfig.from_answer(
-            {"heartbeat_interval_seconds": 1, "timeout_seconds": 3, "termination_grace_period_seconds": 1,
-             "worker_task_restart_strategy": "IMMEDIATELY", "claimer_heartbeat_interval_seconds": 1,
-             "runner_heartbeat_interval_seconds": 1}
-        )  # fmt: skip
-
-
-def test_the_journal_of_a_living_agent_is_left_alone_and_half_a_line_is_ignored(tmp_path):
-    journal = Journal()
-    journal.open(tmp_path, FakeServer())  # type: ignore[arg-type]
-    for attempt in ("a", "b", "c", "d"):
-        journal.note_waiting(attempt)
-    journal.note_begun("b")
-    journal.note_begun("c")
-    journal.note_ended("c", [{"attempt": "c", "event": "COMPLETED"}])
-    journal.forget("d")
-    path = tmp_path / "s.journal"
-    assert read_journal(path) is None, "its agent lives"
-    journal.close(is_needed=True)
-    with path.open("a") as file:
-        file.write('{"e": "wai')
-    kept = read_journal(path)
-    assert kept is not None
-    assert [(one["attempt"], one["event"]) for one in kept["reports"]] == [("a", "RELEASED"), ("c", "COMPLETED")]
-    assert json.dumps(kept["config"]) and kept["token"] == "t"
-    assert path.stat().st_mode & 0o777 == 0o600
+def test_an_agent_with_slow_tasks_claims_nothing_ahead_however_many_slots_it_has():
+    for slots in (1, 10, 100, 1000):
+        ahead = ClaimsAhead(slots, most=100)
+        ahead.record_end(time.monotonic())
+        assert ahead.wanted(slots) == 100
+        ahead.record_slow_task()
+        assert ahead.wanted(slots) == 0
+        for _ in range(5):
+            ahead.record_end(time.monotonic() - 0.3)
+            assert ahead.wanted(slots) == 0
+        for _ in range(20):
+            ahead.record_end(time.monotonic())
+        assert ahead.wanted(slots) > 0, "short tasks have ended again"
 
 
 def test_only_as_many_jobs_are_claimed_ahead_as_the_slots_finish_in_100_ms():
