@@ -39,9 +39,9 @@ class AttemptWatch:
             return []
         exceeding = []
         for attempt in running:
-            root = self._supervisor.reaper_pid(attempt.id)
-            if root and (size := memory.size_over_limit(root, limit)):
-                had, most = memory.format_size(size), memory.format_size(limit)
+            root, kept = self._supervisor.reaper_pid(attempt.id), self._supervisor.memory_of_earlier(attempt.id)
+            if root and (size := memory.size_over_limit(root, limit + kept)):
+                had, most = memory.format_size(size - kept), memory.format_size(limit)
                 exceeding.append((attempt, f"had {had} of memory; a task of this worker may have {most}"))
         return exceeding
 

@@ -105,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--memory-limit", metavar="SIZE",
         help="memory limit of each task and all its processes, like 512M or 2G: a task that uses more is killed and "
-        "FAILED with OUT_OF_MEMORY (Linux)",
+        "FAILED with OUT_OF_MEMORY; what earlier tasks of its pool process left does not count (Linux)",
     )  # fmt: skip
     add(
         "--isolation", choices=("pool", "process"),
@@ -120,7 +120,8 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--max-memory-per-child", metavar="SIZE",
-        help="memory like 512M that a pool process may keep after a task: with more it is replaced (Linux)",
+        help="memory like 512M that a pool process may keep after a task: with more it is replaced (default: half of "
+        "--memory-limit; Linux)",
     )  # fmt: skip
     add(
         "--probe-interval",

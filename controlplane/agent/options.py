@@ -132,7 +132,7 @@ def read_options(arguments: argparse.Namespace) -> Options:
         task_timeout=arguments.task_timeout,
         memory_limit=_size(arguments, "memory_limit"),
         max_tasks_per_child=arguments.max_tasks_per_child,
-        max_memory_per_child=_size(arguments, "max_memory_per_child"),
+        max_memory_per_child=_size(arguments, "max_memory_per_child") or _half(_size(arguments, "memory_limit")),
         isolation=arguments.isolation,
         prefetch=arguments.prefetch,
         probe=arguments.probe,
@@ -149,6 +149,10 @@ def _size(arguments: argparse.Namespace, name: str) -> int | None:
         return None if (text := getattr(arguments, name)) is None else parse_size(text)
     except ValueError as error:
         raise ValueError(f"--{name.replace('_', '-')} {error}") from None
+
+
+def _half(limit: int | None) -> int | None:
+    return None if limit is None else max(1, limit // 2)
 
 
 def _token(arguments: argparse.Namespace) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import resource
 from pathlib import Path
 
+from controlplane.agent.processes.process_view import resident_bytes
 from controlplane.agent.processes.reaper import descendants
 
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-PAGE = resource.getpagesize()
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -30,24 +29,17 @@ def size_over_limit(root: int, limit: int) -> int | None:
     """Return the memory in bytes of all descendants of a process if it is above `limit`, otherwise None."""
     pids = descendants(root)
     # Shared memory must count once. That is expensive to read, so first check the sum in which it counts often.
-    if sum(map(_resident_bytes, pids)) <= limit:
+    if sum(map(resident_bytes, pids)) <= limit:
         return None
     size = sum(map(_proportional_bytes, pids))
     return size if size > limit else None
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int((PROC / str(pid) / "statm").read_text().split()[1]) * PAGE
-    except (OSError, ValueError, IndexError):
-        return 0  # it has ended
 
 
 def _proportional_bytes(pid: int) -> int:
     try:
         text = (PROC / str(pid) / "smaps_rollup").read_text()
     except OSError:
-        return _resident_bytes(pid)  # another user's process, or an older kernel
+        return resident_bytes(pid)  # another user's process, or an older kernel
     match = re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else 0
 

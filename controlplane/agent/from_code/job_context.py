@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,52 @@ CURRENT: ContextVar[Mapping[str, str] | None] = ContextVar("controlplane_attempt
 """The variables of the attempt in a pool process. Elsewhere the environment has them."""
 
 
+class PoolState:
+    """State of a pool process, in which one attempt runs at a time."""
+
+    is_pool = False
+    running: Mapping[str, str] | None = None  # variables of the attempt that runs now
+
+
 def begin_attempt(variables: Mapping[str, str]) -> None:
-    """Make this the attempt of the current context. A pool process calls it."""
-    CURRENT.set(dict(variables))
+    """Make this the attempt of the current context, and the one that may report. A pool process calls it."""
+    PoolState.running = dict(variables)
+    CURRENT.set(PoolState.running)
+
+
+def end_attempt() -> None:
+    """Drop all later reports of the attempt, for instance those of a thread that it left behind."""
+    PoolState.running = None
+
+
+def bind_threads() -> None:
+    """Bind each thread that is started from now on to the attempt of the code that starts it.
+
+    A pool process calls this once. Without it a thread that outlives its attempt would report for the next one.
+    """
+    PoolState.is_pool = True
+    start: Callable[[threading.Thread], None] = threading.Thread.start
+
+    def start_bound(thread: threading.Thread) -> None:
+        run, current = thread.run, CURRENT.get()
+
+        def run_bound() -> None:
+            CURRENT.set(current)
+            run()
+
+        if current is not None:
+            thread.run = run_bound  # type: ignore[method-assign]
+        start(thread)
+
+    threading.Thread.start = start_bound  # type: ignore[method-assign, assignment]
 
 
 def variables() -> Mapping[str, str]:
     """Return the variables of the attempt that the caller belongs to."""
     current = CURRENT.get()
-    return os.environ if current is None else current
+    if current is None:
+        return {} if PoolState.is_pool else os.environ
+    return current
 
 
 def progress(done: float, message: str = "") -> None:
@@ -93,6 +131,8 @@ context = JobContext()
 
 def _report(variable: str, text: str) -> None:
     path = variables().get(variable)
+    if PoolState.is_pool and CURRENT.get() is not PoolState.running:
+        return  # its attempt has ended
     with contextlib.suppress(OSError, ValueError):
         if path:
             replace_file(Path(path), text.encode(errors="replace"))

@@ -32,6 +32,9 @@ from controlplane.agent.from_code.pulse import start_pulse
 from controlplane.agent.limits import SIZE_LIMIT
 from controlplane.agent.processes.machine_errors import is_of_machine
 
+SUCCESS = '{"output":'
+"""Start of the JSON object with the result of a function."""
+
 
 class NotAllowed(Exception):
     """The function is not defined in an allowed module. An allowed module may only import it."""
@@ -72,7 +75,7 @@ def encode_result(result: Any, path: str) -> str:
         return _encode_problem("OUTPUT_TOO_DEEP", TOO_DEEP)
     except ValueError as error:  # a number with more digits than Python reads
         return _encode_problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {error}")
-    return f'{{"output":{text}}}'
+    return f"{SUCCESS}{text}}}"
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -165,6 +165,7 @@ class ChildProcess:
     answers: AnswerLines | None = None  # of a pool process
     alive_at: float = field(default_factory=time.monotonic)  # monotonic time of the last sign of life
     kill_at: float | None = None  # monotonic time of the next SIGKILL
+    was_killed: bool = False  # by this agent
 
     @property
     def pid(self) -> int:
@@ -255,6 +256,7 @@ class ChildProcess:
         """Kill all processes of the code. Continue a stopped reaper (SIGCONT), because it kills the rest."""
         if self.is_cleaning:
             return
+        self.was_killed = True
         self.report_state(b"!\n")
         reaper.signal_tree(self.process.pid, signal.SIGKILL)
         os.kill(self.process.pid, signal.SIGCONT)  # not with `process.send_signal`, which would reap it

@@ -53,7 +53,7 @@ def start_below_reaper(
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         beats, pulse = _pipe(ours, theirs) if command.with_pulse else (None, None)
         answers, answered = _pipe(ours, theirs) if command.is_pool else (None, None)
-        result = ours.enter_context(_result_file()) if command.with_result and not command.is_pool else None
+        result = ours.enter_context(_result_file()) if command.with_result else None
         descriptors = [file.fileno() for file in (result, answered, pulse) if file]
         argv += map(str, descriptors)
         what = theirs.enter_context(tempfile.TemporaryFile())
@@ -97,7 +97,10 @@ def start_below_reaper(
 
 
 def _result_file() -> IO[bytes]:
-    """Return a file for the result of the code. It is in memory if possible, because the disk may be full."""
+    """Return a file for the result of the code, or for the id of the last call that a pool process began.
+
+    It is in memory if possible, because the disk may be full.
+    """
     if sys.platform == "linux":
         return open(os.memfd_create("result"), "w+b")
     return tempfile.TemporaryFile()

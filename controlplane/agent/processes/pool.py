@@ -18,12 +18,15 @@ import structlog
 
 from controlplane.agent.processes import attempt_mark
 from controlplane.agent.processes.child_process import CallFeed, ChildCommand, ChildExit, ChildProcess
+from controlplane.agent.processes.process_view import resident_bytes
 
 log = structlog.get_logger()
 PROGRAM = "controlplane.agent.processes.pool_child"
 PRELOADED = 32  # modules that a new process imports before its first call
 RETIRE_PATIENCE = 5.0  # seconds in which a process that is not needed any more ends by itself
 DIED_SILENTLY = "a pool process ended before it was ready"
+DELIVERIES = 3  # processes that may end with a call before they begin it
+NEVER_BEGUN = f"{DELIVERIES} pool processes ended before they began it"
 OutputHandler = Callable[[str, bytes], None]
 Environment = frozenset[tuple[str, str]]
 
@@ -42,6 +45,7 @@ class PooledCall:
     key: str  # of the attempt
     command: ChildCommand
     on_output: OutputHandler
+    deliveries: int = 0
 
     @property
     def module(self) -> str:
@@ -67,6 +71,8 @@ class PoolMember:
     is_ready: bool = False
     is_killed: bool = False  # with its attempt
     calls: int = 0
+    memory_when_new: int = 0  # bytes, this and the next one
+    memory_of_earlier: int = 0  # kept from the calls before the present one
     result: bytes = b""
     is_retired: bool = False
 
@@ -145,15 +151,23 @@ class Pool:
             if not (was_ready or member.is_retired or member.is_killed or self._is_closed):
                 self._forget_modules(member, child_exit)
             return
-        if not was_ready and member.preloads and not member.is_killed:
-            # What it imported ahead of time has ended it, not this call.
-            self._forget_modules(member, child_exit)
+        has_begun = child_exit.result.partition(b"\n")[0] == call.key.encode()
+        if not (has_begun or member.is_killed or child.was_killed):
+            if not was_ready and member.preloads:
+                self._forget_modules(member, child_exit)  # perhaps one of them has ended it
             try:
-                self._assign(self._start(member.environment), call)
-                return
+                if call.deliveries < DELIVERIES:
+                    self._assign(self._start(member.environment), call)
+                    return
+                if was_ready or child_exit.status <= 0:
+                    child_exit = replace(child_exit, problem=NEVER_BEGUN, is_of_machine=True)
             except OSError as error:
                 child_exit = replace(child_exit, problem=str(error), is_of_machine=True)
         self._end_call(member, child_exit)
+
+    def memory_of_earlier(self, key: str) -> int:
+        """Return the bytes that the process of a call kept from earlier calls."""
+        return member.memory_of_earlier if (member := self._by_call.get(key)) else 0
 
     def keys(self) -> Iterable[str]:
         return self._members.keys()
@@ -184,6 +198,7 @@ class Pool:
 
     def _assign(self, member: PoolMember, call: PooledCall) -> None:
         member.call, member.result = call, b""
+        call.deliveries += 1
         self._by_call[call.key] = member
         if member.is_ready:
             self._send_call(member, call)
@@ -194,7 +209,15 @@ class Pool:
             child.record_sign()
             for tail in child.tails:
                 tail.data.clear()
+            self._look_at_memory(member, child)
         self._send(member, call.encode())
+
+    def _look_at_memory(self, member: PoolMember, child: ChildProcess) -> None:
+        """Record the memory before a call, so that the call does not count for what earlier ones left."""
+        if self.most_memory is not None and child.has_begun:
+            size = resident_bytes(child.pid)
+            member.memory_when_new = member.memory_when_new or size
+            member.memory_of_earlier = max(0, size - member.memory_when_new)
 
     def _send(self, member: PoolMember, data: bytes) -> None:
         if (child := self.host.get_child(member.key)) and isinstance(child.feed, CallFeed):

@@ -1,8 +1,11 @@
 """A pool process: it calls one function after the other, and imports their modules once.
 
-Command: `python -m controlplane.agent.processes.pool_child ANSWERS PULSE`, file descriptors. Standard input brings
-lines of JSON. The first line is `{"preload": [modules], "max_memory": bytes}`. Each call is a line with the id of the
-attempt, the function and the variables, then a line with the payload.
+Command: `python -m controlplane.agent.processes.pool_child BEGUN ANSWERS PULSE`, file descriptors. Standard input
+brings lines of JSON. The first line is `{"preload": [modules], "max_memory": bytes}`. Each call is a line with the id
+of the attempt, the function and the variables, then a line with the payload.
+
+BEGUN holds the id of the last call that began. The agent reads it if this process dies, because a call that has not
+begun goes to another process.
 
 ANSWERS gets `R` when the process is ready, and one line for each call: `E ID WHY<tab>RESULT`, or `N ID WHY` if the call
 did not begin. The process must be replaced if WHY is not empty.
@@ -22,6 +25,7 @@ from typing import IO, Any
 from controlplane.agent.from_code import job_context
 from controlplane.agent.from_code.pulse import start_pulse
 from controlplane.agent.processes import callable_child, pool_django
+from controlplane.agent.processes.callable_child import SUCCESS
 from controlplane.agent.processes.fork_server import Sources
 from controlplane.agent.processes.surroundings import Surroundings
 
@@ -30,8 +34,8 @@ LOOK_SHARE = 100  # looks at source files may take this part of the time
 
 
 class PoolProcess:
-    def __init__(self, calls: IO[bytes], answers: int) -> None:
-        self._calls, self._answers = calls, answers
+    def __init__(self, calls: IO[bytes], begun: int, answers: int) -> None:
+        self._calls, self._begun, self._answers = calls, begun, answers
 
     def serve(self) -> None:
         """Serve calls until the agent closes the pipe."""
@@ -54,6 +58,7 @@ class PoolProcess:
         if self._have_sources_changed():
             self._answer(b"N %s its source files have changed" % key)
             return
+        os.pwrite(self._begun, key + b"\n", 0)
         path, variables = call["function"], call["variables"]
         with suppress(BaseException):  # the call below reports the error
             callable_child.import_function(path)
@@ -62,12 +67,13 @@ class PoolProcess:
         os.environ.update(variables)
         pool_django.begin()
         text = contextvars.copy_context().run(self._call, path, payload, call["modules"], variables)
+        job_context.end_attempt()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
         try:
             why = pool_django.end()
-            why = surroundings.put_back() or why
+            why = surroundings.put_back(has_failed=not text.startswith(SUCCESS)) or why
         except Exception as error:  # the result must not be lost
             why = f"what it left behind cannot be found: {error!r}"
         result = text.encode(errors="surrogatepass").replace(b"\n", b" ")
@@ -96,16 +102,18 @@ class PoolProcess:
 
 
 def main() -> None:
-    answers, pulse = map(int, sys.argv[1:3])
+    begun, answers, pulse = map(int, sys.argv[1:4])
     sys.argv = [callable_child.__file__]
-    os.set_inheritable(answers, False)
+    for descriptor in (begun, answers):
+        os.set_inheritable(descriptor, False)
     calls = os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     start_pulse(pulse)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
-    PoolProcess(calls, answers).serve()
+    job_context.bind_threads()
+    PoolProcess(calls, begun, answers).serve()
 
 
 if __name__ == "__main__":

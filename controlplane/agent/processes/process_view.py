@@ -37,6 +37,14 @@ class ProcessView:
         return f"{seen or 'no process'}, {self.cpu_seconds:.1f} s of CPU time"
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process, or 0 if it has ended."""
+    try:
+        return int((PROC / str(pid) / "statm").read_text().split()[1]) * PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def look_below(root: int) -> ProcessView:
     """Return a view of all descendants of a process."""
     states, ticks, pages = "", 0, 0

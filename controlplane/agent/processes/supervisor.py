@@ -96,6 +96,10 @@ class Supervisor:
         child = self.get_child(key)
         return child.process.pid if child else None
 
+    def memory_of_earlier(self, key: str) -> int:
+        """Return the bytes that the process of an attempt kept from earlier attempts."""
+        return self._pool.memory_of_earlier(key) if self._pool else 0
+
     def last_sign_at(self, key: str) -> float | None:
         """Return when the code gave its last sign of life, or was last seen able to run (monotonic time)."""
         if (child := self.get_child(key)) is None:

@@ -7,16 +7,17 @@ import os
 import signal
 import stat
 import sys
+import threading
 from contextlib import suppress
 from typing import Any
 
 from controlplane.agent.processes import reaper
+from controlplane.agent.processes.process_view import resident_bytes
 
 GROWTHS = 3  # attempts in a row after which a growing number of threads or sockets is a leak
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 SIGNALS = sorted(signal.valid_signals())
 ENVIRON: Any = os.environ
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Surroundings:
@@ -37,15 +38,18 @@ class Surroundings:
 
     def note(self) -> None:
         """Record the surroundings before an attempt. Call this after its function was imported."""
-        self._folder = os.getcwd()
+        self._folder, self._threads = os.getcwd(), set(threading.enumerate())
         self._environment = dict(ENVIRON._data)
         self._handlers = list(map(signal.getsignal, SIGNALS))
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         if self._is_new or len(sys.modules) != self._modules:  # otherwise nothing has changed since `put_back`
             self._files, self._modules, self._is_new = list_files(), len(sys.modules), False
 
-    def put_back(self) -> str:
-        """Put back what can be put back after an attempt. Return why the process must be replaced, or nothing."""
+    def put_back(self, *, has_failed: bool = False) -> str:
+        """Put back what can be put back after an attempt. Return why the process must be replaced, or nothing.
+
+        `has_failed`: the function raised an error. Then its threads may still do the work that a retry does again.
+        """
         sys.stdin, sys.stdout, sys.stderr = self._streams
         if ENVIRON._data != self._environment:
             restore_environment(self._environment)
@@ -54,7 +58,12 @@ class Surroundings:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         os.umask(self._umask)
         problems = (self._restore_folder, self._restore_handlers, find_children, self._find_files, self._find_growth)
-        return next(filter(None, (problem() for problem in problems)), "") or self._find_memory()
+        found = next(filter(None, (problem() for problem in problems)), "") or self._find_memory()
+        return found or (self._find_threads() if has_failed else "")
+
+    def _find_threads(self) -> str:
+        left = [thread.name for thread in threading.enumerate() if thread not in self._threads]
+        return f"it failed and left the thread {left[0]}" if left else ""
 
     def _restore_folder(self) -> str:
         try:
@@ -113,8 +122,7 @@ class Surroundings:
     def _find_memory(self) -> str:
         if self._memory_limit is None:
             return ""
-        with open("/proc/self/statm") as file:
-            size = int(file.read().split()[1]) * PAGE
+        size = resident_bytes(os.getpid())
         if size <= self._memory_limit:
             return ""
         return f"it has {size / 2**20:.0f} MiB of memory; a pool process may keep {self._memory_limit / 2**20:.0f} MiB"

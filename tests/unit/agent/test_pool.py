@@ -74,6 +74,31 @@ def swallow_memory(payload):
     return os.getpid()
 def fill(payload):
     KEPT.append("x" * payload); time.sleep(1000)
+def use_memory(payload):
+    used = b"x" * payload; time.sleep(1.5)
+    return os.getpid()
+def report_forever():
+    while True:
+        progress(0.1, "of an earlier attempt"); checkpoint("of an earlier attempt"); time.sleep(0.01)
+def leave_reporters(payload):
+    threading.Thread(target=report_forever, daemon=True).start()
+    threading.Thread(target=leave_late_reporter, daemon=True).start()
+    return os.getpid()
+def leave_late_reporter():
+    time.sleep(0.5)
+    threading.Thread(target=report_forever, daemon=True).start()
+def nap(payload):
+    time.sleep(payload)
+    return os.getpid()
+def report_in_thread(payload):
+    thread = threading.Thread(target=progress, args=(0.5, payload)); thread.start(); thread.join()
+def report_in_kept_executor(payload):
+    import concurrent.futures, contextvars
+    if not KEPT: KEPT.append(concurrent.futures.ThreadPoolExecutor(1))
+    KEPT[0].submit(contextvars.copy_context().run, progress, 0.5, payload).result()
+def fail_with_thread(payload):
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    raise ValueError(os.getpid())
 """
 
 
@@ -136,6 +161,41 @@ def test_progress_and_checkpoint_are_those_of_the_current_attempt(plane, pooled)
     kept = [report["value"] for report in plane.reports if report["event"] == "CHECKPOINT"]
     assert kept == [{"of": "one"}, {"of": "two"}]
     assert [report["message"] for report in plane.reports if report["event"] == "PROGRESS"] == ["one", "two"]
+
+
+def test_a_thread_that_outlives_its_attempt_reports_nothing_for_the_next_one(plane, pooled):
+    pooled()
+    first = output(plane, "leave_reporters")
+    attempt = submit(plane, "nap", 1.5)
+    assert eventually(lambda: plane.final(attempt))["output"] == first, "the same process"
+    assert plane.events(attempt) == ["STARTED", "COMPLETED"]
+
+
+def test_a_thread_reports_for_the_attempt_that_started_it(plane, pooled):
+    pooled()
+    for function in ("report_in_thread", "report_in_kept_executor", "report_in_kept_executor"):
+        attempt = submit(plane, function, function)
+        eventually(lambda attempt=attempt: plane.final(attempt))
+        assert plane.events(attempt) == ["STARTED", "PROGRESS", "COMPLETED"], function
+
+
+def test_a_failed_attempt_that_leaves_a_thread_is_the_last_one_of_its_process(plane, pooled):
+    worker = pooled()
+    first = output(plane, "where")["pid"]
+    assert call(plane, "fail_with_thread")["error"]["message"] == str(first)
+    assert output(plane, "where")["pid"] != first and not alive(first)
+    assert "it failed and left the thread" in worker.log
+
+
+def test_a_call_that_a_dying_process_has_not_begun_goes_to_another_one(plane, pooled):
+    worker = pooled()
+    dying = output(plane, "where")["pid"]
+    os.kill(dying, signal.SIGSTOP)
+    attempt = submit(plane, "nap", 0)
+    eventually(lambda: worker.log.count("Job started") == 2)
+    os.kill(dying, signal.SIGKILL)
+    ended = eventually(lambda: plane.final(attempt))
+    assert ended["event"] == "COMPLETED" and ended["output"] != dying
 
 
 @pytest.mark.parametrize("options", [(), ("--isolation", "process")])
@@ -251,6 +311,19 @@ def test_the_memory_limit_kills_the_pool_process_of_that_attempt_alone(plane, po
     first = output(plane, "where")["pid"]
     assert call(plane, "fill", 300_000_000)["error"]["code"] == "OUT_OF_MEMORY"
     assert not alive(first) and output(plane, "where")["pid"] != first
+
+
+def test_a_task_does_not_count_for_the_memory_that_earlier_ones_left(plane, pooled):
+    pooled("--memory-limit", "200M")
+    first = output(plane, "swallow_memory", 50_000_000)
+    assert output(plane, "use_memory", 150_000_000) == first
+
+
+def test_a_pool_process_may_keep_half_of_the_memory_limit(plane, pooled):
+    worker = pooled("--memory-limit", "240M")
+    first = output(plane, "swallow_memory", 130_000_000)
+    assert output(plane, "where")["pid"] != first
+    assert "a pool process may keep 120 MiB" in worker.log
 
 
 @pytest.mark.parametrize("victims", ["agent", "agent and reaper"])
