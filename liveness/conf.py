@@ -1,4 +1,4 @@
-"""Settings in `LIVENESS` of Django's settings. The environment variable LIVENESS_KEY overrides each key."""
+"""Settings in the dictionary `LIVENESS` of Django's settings. The environment variable LIVENESS_KEY overrides a key."""
 
 import math
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ class LivenessSettings:
     heartbeat_interval: Seconds = 3
     """Time between two heartbeats of a server."""
     staleness_multiplier: float = 3.0
-    """Heartbeat intervals. A worker whose last heartbeat is older is not fresh and gets no work."""
+    """Number of heartbeat intervals. A worker whose last heartbeat is older than that is not fresh and gets no work."""
     termination_grace_period: Seconds = 300
-    """Time a server has to finish its jobs after SIGTERM. Running jobs of a lost server also wait so long before they
-    are recovered."""
+    """Time that a server has to finish its jobs after SIGTERM. Running jobs of a lost server also wait this long before
+    they are recovered."""
     worker_task_restart_strategy: RestartStrategy = RestartStrategy.AFTER_TERMINATION_GRACE_PERIOD
     """When the running jobs of a lost worker are recovered."""
     reactivate_on_heartbeat: bool = False
     """True: a heartbeat makes a lost server RUNNING again (Strøm). False: it must register as a new server (Kestra)."""
     brake_minimum: int | None = 3
-    """The brake holds the servers of one type and namespace if at least so many would be disconnected at once.
-    None: there is no brake."""
+    """The brake holds the servers of one type and namespace if at least this many would be disconnected at once. None:
+    there is no brake."""
     brake_share: float = 1 / 3
     """The brake also needs at least this share of the alive servers of that type and namespace."""
     brake_max_hold: Seconds = 300
     """Longest time that the brake holds. After it, each check disconnects 10 % of the held servers."""
     witness_url: str | None = None
-    """Address that workers use. The executor sends its heartbeats there, as proof that heartbeats arrive. None: each
-    web process sends its heartbeats to itself."""
+    """URL that workers use. The executor sends its own heartbeats there, as proof that heartbeats can arrive. None:
+    each web process sends its heartbeats to itself."""
     signing_key: str | None = None
     """Key that signs server tokens: at least 32 random characters, the same in all processes. None: SECRET_KEY."""
     signing_key_fallbacks: str = ""
@@ -46,7 +46,7 @@ class LivenessSettings:
     metrics_public: bool = False
     """True: `/metrics` needs no token. False: it needs a token of the role viewer or operator."""
     heartbeat_retention: Seconds | None = 86400
-    """How long heartbeats of servers are kept, at least: a whole day in UTC goes at once. None: they are never
+    """Minimum time that heartbeats of servers are kept. They are deleted by whole days (UTC). None: they are never
     deleted."""
     event_retention: Seconds | None = 90 * 86400
     """How long events are kept. None: they are never deleted."""
@@ -59,27 +59,27 @@ conf = Conf(LivenessSettings, "LIVENESS")
 
 
 def witness_window() -> float:
-    """Return the seconds for which observed time advances without a heartbeat that proves that heartbeats arrive.
+    """Return the longest time in seconds that observed time advances without proof that heartbeats can arrive.
 
-    After an outage of the control plane, three durations count as silence of a server: this window, one check interval,
-    and the checks until its next heartbeat. Together they are less than its timeout.
+    After an outage of the control plane, a server is silent for this window, one check interval, and the checks until
+    its next heartbeat. The window is short enough that all three together are less than the server's timeout.
     """
     timeout, beat, check = conf().timeout, conf().heartbeat_interval, conf().interval
     return max(check, min(2 * beat, timeout - beat - recontact_delay(timeout, beat, check)))
 
 
 def recontact_delay(timeout: float, heartbeat_interval: float, interval: float) -> float:
-    """Return the seconds of the checks that may pass after an outage before a server repeats its lost heartbeat."""
+    """Return the longest time in seconds until a server sends a heartbeat after an outage, in whole check intervals."""
     return math.ceil(heartbeat_retry_window(timeout, heartbeat_interval) / interval - 1e-9) * interval
 
 
 def timeout_problems(
     *, timeout: float, heartbeat_interval: float, interval: float, window: float | None = None
 ) -> list[str]:
-    """Return a sentence for each rule that a timeout breaks. All parameters are in seconds.
+    """Return one sentence for each rule that a timeout breaks. All parameters are in seconds.
 
-    The rules hold for the settings and for the config of one server. Only a server's config has a `window`: it must
-    fit the one that the settings result in.
+    The same rules apply to the settings and to the config of a server. For a server, `window` is the witness window of
+    the settings, because its timeout must fit it.
     """
     problems = []
     if timeout < 2 * heartbeat_interval:

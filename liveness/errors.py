@@ -1,4 +1,4 @@
-"""Refusals of calls about servers and tokens. The docstring of a class is the error message that the caller gets."""
+"""Errors of calls about servers and tokens. The docstring of a class is the error message that the caller gets."""
 
 from controlplane.core.problems import Problem
 
@@ -51,7 +51,7 @@ class TokenBound(Problem):
 
 
 class TooManyServers(Problem):
-    """The token already has its largest number of servers. One of them must end before another registers."""
+    """The token already has as many servers as it may have. One of them must end before another can register."""
 
     status = 429
     code = "too_many_servers"
@@ -85,7 +85,7 @@ class ServerNotRunning(Problem):
 
 
 class HeartbeatAfterBoot(Problem):
-    """The server sent a heartbeat after the boot of the machine that reports its end, so it may still run."""
+    """The server sent a heartbeat after the reporting machine had booted, so it may still run on another machine."""
 
     code = "heartbeat_after_boot"
 

@@ -24,7 +24,7 @@ class Mover(Described):
 
 
 class RestartStrategy(Described):
-    """Time at which the running attempts of a lost server are recovered (Kestra: workerTaskRestartStrategy)."""
+    """Setting: when the running attempts of a lost server are recovered (in Kestra: workerTaskRestartStrategy)."""
 
     AFTER_TERMINATION_GRACE_PERIOD = "AFTER_TERMINATION_GRACE_PERIOD", "After its termination grace period."
     IMMEDIATELY = "IMMEDIATELY", "At the check that finds it lost."
@@ -32,7 +32,7 @@ class RestartStrategy(Described):
 
 
 class ServerState(Described):
-    """State of a server. Each line explains the state and names what changes it, mostly the liveness check."""
+    """State of a server. Each line explains the state and what changes it, mostly the liveness check."""
 
     CREATED = "CREATED", "Registered. Its first heartbeat makes it RUNNING; without one it becomes DISCONNECTED."
     RUNNING = "RUNNING", "It sends heartbeats and may get work. Without heartbeats it becomes DISCONNECTED."
@@ -97,7 +97,7 @@ ALIVE = {_.CREATED, _.RUNNING, _.MAINTENANCE}
 STOPPED = {_.ERROR, _.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
 """States in which a server has stopped the code of its jobs. The liveness check changes them next."""
 LOST = {_.DISCONNECTED, _.ERROR}
-"""States that are an incident: the server fell silent, was disconnected, or failed. The liveness check changes them."""
+"""States that open an incident: the server fell silent, was disconnected or failed. The liveness check changes them."""
 REVERSIBLE = {_.RUNNING, _.MAINTENANCE}
 """States between which a server may change in both directions. The liveness check disconnects it if it is silent."""
 TERMINATED = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
@@ -111,7 +111,7 @@ TROUBLED = set(_) - ALIVE - ENDED
 TO_RECOVER = set(_) - ALIVE - RETIRED
 """States in which the attempts of a server are recovered. The liveness check makes it NOT_RUNNING when none is left."""
 ENDS = (_.TERMINATED_FORCED, _.ERROR, _.NOT_RUNNING)
-"""States for the report of a server's end. The first legal one is used."""
+"""States for a server whose machine reports its end. The first legal transition is used."""
 MAY_HEARTBEAT = set(_) - TERMINATED - RETIRED - {_.DISCONNECTED}
 """States in which heartbeats are accepted. Otherwise they are refused, unless the server is reactivated."""
 
@@ -129,7 +129,7 @@ def server_reported_states() -> set[ServerState]:
 
 
 def state_after_end(state: ServerState) -> ServerState:
-    """Return the state after `state` when the machine of a server reports its end."""
+    """Return the next state of a server in `state` when its machine reports its end."""
     return next((to for to in ENDS if S in TRANSITIONS[state].get(to, set())), state)
 
 

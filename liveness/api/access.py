@@ -1,4 +1,4 @@
-"""Base classes of all API views. They check which caller may make which call."""
+"""Base classes of the API views. They check whether the caller may make the call."""
 
 from typing import Any
 from uuid import UUID
@@ -35,12 +35,12 @@ GUARDED = {
     "execution": ("jobs.models.Execution", "jobs.errors.ExecutionUnknown"),
     "trigger": ("jobs.models.Trigger", "jobs.errors.TriggerUnknown"),
 }
-"""Model and error of each object in a URL that belongs to a namespace. They are import paths, because this app must not
-import jobs."""
+"""Model and not-found error of each kind of object in a URL. They are import paths, because this app must not import
+jobs."""
 
 
 class NamespaceQuery(StrictSerializer):
-    """Query of a call that creates something."""
+    """Query parameters of a call that creates an object."""
 
     namespace = TextField(
         required=False, max_length=90, help_text="Namespace of the new object, for callers with access to several."
@@ -53,11 +53,11 @@ class NamespaceQuery(StrictSerializer):
 
 
 UNREADABLE = (400, 413, 415)
-"""Statuses of errors in the body."""
+"""HTTP statuses of errors in the request body."""
 
 
 class ApiCall(OwnSettings):
-    """Call with a token or with a session of staff.
+    """API call by a token or by a signed-in staff user.
 
     The authenticators are import paths, because this app must not import jobs.
     """
@@ -69,9 +69,9 @@ class ApiCall(OwnSettings):
 
 
 class TokenFirst(ApiCall):
-    """Call whose own statement checks the token, after the body was read.
+    """API call that checks its token in its SQL statement, after it has read the body.
 
-    If body and token are both bad, the response is about the token.
+    If the body and the token are both bad, the error is about the token.
     """
 
     parser_classes = [ResultParser]
@@ -90,7 +90,7 @@ class TokenFirst(ApiCall):
 
 
 class ServerCall(TokenFirst):
-    """Call that only the server in its URL may make. Its server token is checked without a query."""
+    """API call that only the server in its URL may make. The check of the server token needs no query."""
 
     group = "Workers and other servers"
     server_token: ServerToken
@@ -115,7 +115,7 @@ STAFF = "; signed-in staff count as viewers, or as operators if they have the pe
 
 
 class RoleCall(ApiCall):
-    """Call for API tokens of some roles. A view sets them: `roles = {"POST": {Role.CLIENT}}`."""
+    """API call that needs an API token of certain roles. Each view sets them: `roles = {"POST": {Role.CLIENT}}`."""
 
     roles: dict[str, set[Role]] = {}
     is_about_instance = False
@@ -166,8 +166,8 @@ class RoleCall(ApiCall):
     def refuse_hidden(self, named: dict[str, Any]) -> None:
         """Raise a 404 if an object in the URL does not exist, or is in a namespace without access.
 
-        Both get the same response before the body is read. Otherwise callers could find out which ids exist in other
-        namespaces. Calls of a client are limited to its own jobs and executions anyway.
+        Both cases get the same response, before the body is read. Otherwise callers could find out which ids exist in
+        other namespaces. A client reaches only its own jobs and executions anyway.
         """
         if self.token.role == Role.CLIENT:
             return

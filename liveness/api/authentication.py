@@ -12,7 +12,7 @@ from liveness.services import tokens
 
 
 class Credential:
-    """Bearer token of a request. It is looked up only on first use, because hot calls check it in their statement."""
+    """Bearer token of a request. It is looked up on first use, because hot calls check it in their SQL statement."""
 
     def __init__(self, text: str) -> None:
         self.text = text

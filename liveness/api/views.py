@@ -64,7 +64,7 @@ class ServerEventsView(RoleCall):
         return Response(paged(EventList, query.page(events_of_server(server, self.namespaces))))
 
     def is_there(self, model: type[Model], id: UUID) -> bool:
-        """Return True also for a deleted server, if the caller may see its events."""
+        """Return True if the server exists, or if it was deleted and the caller may see its events."""
         return super().is_there(model, id) or events_of_server(id, self.namespaces).exists()
 
 
@@ -79,8 +79,8 @@ class EventsView(RoleCall):
     def get(self, request: Request) -> Response:
         """Return the events of all subjects, oldest first. With `Accept: application/x-ndjson` each line is an event.
 
-        Events are held back while an open transaction may still add earlier ones, so that a reader misses none. With
-        `wait`, wait for an event after `after`.
+        The newest events are held back while an open transaction may still add earlier ones. So a reader misses none.
+        With `wait`, wait for an event after `after`.
         """
         query = EventLogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
@@ -108,7 +108,7 @@ class OperatorCall(RoleCall):
 
 
 class ServerAction(OperatorCall):
-    """Action on one server. The response is the server after it."""
+    """Action on one server. The response is the server after the action."""
 
     def state_response(self, server: UUID) -> Response:
         return Response(represent(ServerDetail, servers_with_attempts().get(pk=server)))

@@ -1,4 +1,4 @@
-"""Base classes of operators' commands: the operator's name, the server argument, and the printing of refusals."""
+"""Base classes of operator commands: they find the operator's name and the server, and print errors."""
 
 import getpass
 import os

@@ -27,7 +27,7 @@ OF_NAMESPACE = "namespace:"
 ALL_NAMESPACES = "view_all_namespaces"
 """Codename of the permission for all namespaces."""
 
-# These digests are no SHA-256, so no text matches them. They are unique, so each token is created only once.
+# These digests are no SHA-256 values, so no token text matches them. They are unique, so each token is created once.
 OWN_DIGEST = b"control plane"
 """Digest of the token of the control plane's own processes."""
 PROJECT_DIGEST = b"project"
@@ -35,7 +35,7 @@ PROJECT_DIGEST = b"project"
 
 
 class ApiToken(models.Model):
-    """Right to call the API in one role. Only the SHA-256 of the token is stored."""
+    """API token: the right to call the API in one role. Only the SHA-256 of its text is stored."""
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     name = models.TextField()

@@ -13,8 +13,8 @@ class Clock(models.Model):
     """Observed time: time that passes only while heartbeats can arrive. The table has one row.
 
     It advances at each check by the time since the check before, and at most by `credit`. It stands still during an
-    outage of the web processes, the database or the executors, so that no server is disconnected because of one. The
-    database's clock may be set: only its change between two checks counts, and never a negative one.
+    outage of the web processes, the database or the executors, so that no such outage disconnects a server. Someone may
+    set the database's clock. So only its change between two checks counts, and only if it is positive.
     """
 
     id = models.SmallIntegerField(primary_key=True, db_default=1)
@@ -101,10 +101,10 @@ class ClusterMaintenance(models.Model):
 
 
 class Brake(models.Model):
-    """Brake on a server type of which too many fell silent at once: none of them is disconnected.
+    """Brake on a server type. It is engaged if too many servers of the type fall silent at once; none is disconnected.
 
-    It holds servers of one namespace, in one cluster or in all. Each namespace has its own brakes, so that a token
-    cannot hold servers of other namespaces.
+    A brake holds the servers of one namespace, in one cluster or in all. Each namespace has its own brakes, so that a
+    token cannot cause a brake on servers of other namespaces.
     """
 
     type = models.TextField()
@@ -126,13 +126,13 @@ class Brake(models.Model):
 
     @property
     def key(self) -> str:
-        """Return the key of the brake in events and incidents. The rule `brake_key` returns the same."""
+        """Return the key of the brake in events and incidents, as the SQL rule `brake_key` does."""
         namespace = "" if self.namespace == DEFAULT_NAMESPACE else f"@{self.namespace}"
         return f"{self.type}{namespace}/{self.cluster}" if self.cluster else f"{self.type}{namespace}"
 
     @property
     def words(self) -> str:
-        """Return the name of the brake for people. The rule `brake_words` returns the same."""
+        """Return the name of the brake for people, as the SQL rule `brake_words` does."""
         cluster = f" of cluster {self.cluster}" if self.cluster else ""
         namespace = "" if self.namespace == DEFAULT_NAMESPACE else f" of namespace {self.namespace}"
         return f"{self.type}{cluster}{namespace}"

@@ -14,7 +14,7 @@ from liveness.states import LOST, Subject
 
 
 class ServerEvent(models.Model):
-    """Transition of a server or action on any subject. A trigger writes transitions, so that none lacks its event."""
+    """Event: a transition of a server, or an action on any subject. A trigger writes the events of transitions."""
 
     at = models.DateTimeField(db_default=ClockTimestamp())
     subject_type = models.TextField(help_text="Type of the object that the event is about.")
@@ -54,7 +54,8 @@ class ServerEvent(models.Model):
             models.Index(fields=["server_name"], name="serverevent_by_name"),
         ]
         triggers = [
-            # A trigger, so that no writer can forget it: only the namespace decides who sees events of deleted servers.
+            # A trigger sets the namespace, so that no writer forgets it. It decides who may see events of deleted
+            # servers.
             pgtrigger.Trigger(
                 name="namespace_of_server",
                 when=pgtrigger.Before,
@@ -90,8 +91,9 @@ class ServerEvent(models.Model):
 class Heartbeat(models.Model):
     """Heartbeat of a server, kept as history.
 
-    Its table and that of `AttemptHeartbeat` have a partition for each day; see services/partitions.py. They have no
-    primary key, because nothing reads one row and an index of it would cost as much as the rows. Django needs one.
+    Its table and that of `AttemptHeartbeat` have a partition for each day; see services/partitions.py. The tables have
+    no primary key: nothing reads a single row, and the index would be as large as the rows. The model has a primary key
+    only because Django needs one.
     """
 
     pk = models.CompositePrimaryKey("server_id", "at")
@@ -129,7 +131,7 @@ class AttemptHeartbeat(models.Model):
 
 
 class Tally(models.Model):
-    """Part of a counter of the metrics. The counter's value is the sum of its rows.
+    """Part of a metrics counter. The value of a counter is the sum of its rows.
 
     Rows are only added, so that concurrent writers never wait for each other. Each check merges them into one row.
     """

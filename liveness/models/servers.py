@@ -1,6 +1,6 @@
 """Model of servers.
 
-Columns that a heartbeat changes have no index, so that a heartbeat is a HOT update.
+No column that a heartbeat changes has an index, so that a heartbeat is a HOT update.
 """
 
 import pgtrigger
@@ -124,7 +124,7 @@ class Server(models.Model):
         triggers = [
             *build_transition_guards(states.legal_transitions(), [states.INITIAL], unless=REACTIVATION),
             pgtrigger.Trigger(
-                # The liveness check changes states as of its own reading of the clock; all others as of now.
+                # The liveness check changes states at its own reading of the clock; everybody else changes them now.
                 name="times_of_a_transition",
                 when=pgtrigger.Before,
                 operation=pgtrigger.UpdateOf("state"),

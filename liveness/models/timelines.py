@@ -1,4 +1,4 @@
-"""Models of the database's own history: which PostgreSQL it is, and which workers must be asked after a change."""
+"""Models of a failover: the timelines of the database, and the workers that must list what they run after a change."""
 
 from django.db import models
 
@@ -6,9 +6,10 @@ from controlplane.core.model_fields import ClockTimestamp
 
 
 class DatabaseTimeline(models.Model):
-    """Timeline of PostgreSQL that the control plane has used. The latest row is the present one.
+    """PostgreSQL timeline that the control plane has used. The latest row is the present timeline.
 
-    A new row is written when a standby was promoted, or when the database was restored. Then transactions may be lost.
+    A new row is written after a standby was promoted or the database was restored, because transactions may be lost
+    then.
     """
 
     at = models.DateTimeField(db_default=ClockTimestamp())

@@ -14,7 +14,7 @@ SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::flo
 
 
 def clock_ages() -> tuple[float | None, float]:
-    """Return the seconds since the last liveness check succeeded (None: none has), and since observed time advanced."""
+    """Return the seconds since the last successful liveness check (None: never), and since observed time advanced."""
     check_age = sql.build_expression("check_age", FloatField())
     standstill = Func("moved_at", template=SILENCE, output_field=FloatField())
     ages: tuple[float | None, float] = Clock.objects.values_list(check_age, standstill).get()
@@ -22,7 +22,7 @@ def clock_ages() -> tuple[float | None, float]:
 
 
 def is_check_late(age: float | None) -> bool:
-    """Return True if the last liveness check is too long ago for lost servers to be noticed.
+    """Return True if the last liveness check was so long ago that lost servers are not noticed.
 
     `age` is in seconds; None means that no check ever succeeded. A negative age means that the database's clock was set
     back since the last check.

@@ -1,4 +1,4 @@
-"""Selectors of clusters, and of maintenance that is in force."""
+"""Selectors of clusters, and of the maintenance in force."""
 
 import json
 from datetime import datetime
@@ -28,12 +28,12 @@ def servers_within_cluster(cluster: str, servers: QuerySet[Any]) -> QuerySet[Any
 
 
 def list_maintenances() -> list[dict[str, Any]]:
-    """Return the maintenance that is in force: the rows of the rule `maintenances`."""
+    """Return the maintenance in force, as the SQL rule `maintenances` lists it."""
     return parse_maintenances(sql.list_maintenances.fetch_only_row().maintenances)
 
 
 def parse_maintenances(text: str | None) -> list[dict[str, Any]]:
-    """Parse the JSON of the rule `maintenances`, with `since` and `until` as datetimes."""
+    """Parse the JSON of the SQL rule `maintenances`. `since` and `until` become datetimes."""
     rows: list[dict[str, Any]] = json.loads(text or "null") or []
     for row in rows:
         row |= {name: row[name] and datetime.fromisoformat(row[name]) for name in ("since", "until")}

@@ -1,4 +1,4 @@
-"""Counts of servers by type and by state, and the values that servers can be filtered by."""
+"""Selectors of server counts by type and by state, and of the values that servers can be filtered by."""
 
 from collections.abc import Collection
 from functools import lru_cache

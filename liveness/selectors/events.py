@@ -18,8 +18,8 @@ from liveness.states import ServerType, Subject
 def events_of_server(server: UUID, namespaces: Collection[str] | None = None) -> QuerySet[ServerEvent]:
     """Return the events of a server that readers of these namespaces (None: all) may see.
 
-    An event stores the namespace of its server, because it outlives the server. Old events of deleted servers may have
-    no namespace. Only readers of the whole control plane see those.
+    An event stores the namespace of its server, because the event may outlive the server. Old events of deleted servers
+    may have no namespace. Only readers of the whole control plane see those.
     """
     events = ServerEvent.objects.filter(server_id=server)
     if namespaces is None:
@@ -31,8 +31,8 @@ def events_of_server(server: UUID, namespaces: Collection[str] | None = None) ->
 def complete_events(after: int, limit: int) -> list[ServerEvent]:
     """Return up to `limit` events with ids above `after`, oldest first.
 
-    Events that an open transaction may still precede are left out. A reader that continues after the last event
-    therefore misses none, however long a transaction takes.
+    The newest events are left out while an open transaction may still add an event before them. A reader that continues
+    after the last event therefore misses none, however long a transaction takes.
     """
     horizon = sql.read_events_horizon.fetch_only_row().at
     rows = ServerEvent.objects.filter(pk__gt=after).order_by("pk")[:limit]
@@ -48,7 +48,7 @@ ACTION_EVENTS = """(
 
 
 def action_events(subject: Subject) -> Func:
-    """Return an expression: the last 20 actions on each row, latest first. Not for servers."""
+    """Return an SQL expression: the last 20 actions on each row, latest first. It does not work for servers."""
     return Func(F("pk"), template=ACTION_EVENTS, subject=subject.value, output_field=JSONField())
 
 
@@ -59,7 +59,7 @@ def rows_left_out() -> list[dict[str, Any]]:
 
 
 def is_brake_of_cluster(column: str, cluster: str) -> Q:
-    """Match the keys of the brakes of a cluster, in any namespace. The cluster's name may contain a slash."""
+    """Return a filter for the keys of a cluster's brakes, in any namespace. The cluster's name may contain a slash."""
     keys = [Brake(type=type, namespace=DEFAULT_NAMESPACE, cluster=cluster).key for type in ServerType]
     of_others = rf"^[A-Z]+@[^/]*/{re.escape(cluster)}$"
     return Q(**{f"{column}__in": keys}) | Q(**{f"{column}__regex": of_others})
@@ -68,7 +68,7 @@ def is_brake_of_cluster(column: str, cluster: str) -> Q:
 def events_of_subjects(
     subject: Subject, actions: Collection[str], cluster: str, before: int | None, limit: int
 ) -> list[ServerEvent]:
-    """Return actions on subjects of a type that has few subjects, latest first, before the event `before`.
+    """Return up to `limit` actions on subjects of a type, latest first, with ids below `before`. Use it for rare types.
 
     An empty `cluster` means all clusters.
     """

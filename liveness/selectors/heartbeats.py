@@ -1,4 +1,4 @@
-"""Selectors of heartbeats of servers and of attempts, and of outages of the control plane."""
+"""Selectors of the heartbeats of servers and attempts, and of outages of the control plane."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -26,11 +26,11 @@ def servers_with_beats(servers: QuerySet[TimedServer], limit: int) -> QuerySet[T
 def signs_of_life(
     of: Collection[UUID], start: datetime, end: datetime, stride: float, attempts: Collection[UUID] = ()
 ) -> "QuerySet[Any, tuple[UUID, str, datetime]]":
-    """Return (id, what, when) of heartbeats and losses between two times, in order.
+    """Return (id, kind, time) of heartbeats and losses between two times, in the order of time.
 
-    - `beat`: heartbeats of the servers `of`, one for each `stride` seconds.
+    - `beat`: heartbeats of the servers `of`, at most one in each period of `stride` seconds.
     - `lost`: times at which these servers became DISCONNECTED.
-    - `own`: heartbeats of the `attempts`, one for each `stride` seconds; here the id is that of the attempt.
+    - `own`: heartbeats of the `attempts`, at most one in each such period. The id is the id of the attempt.
     """
     slot = Func(Value(timedelta(seconds=stride)), "at", Value(start), function="date_bin", output_field=DateTimeField())
 

@@ -1,4 +1,4 @@
-"""Selectors of the metrics."""
+"""Selectors of the values that `/metrics` shows."""
 
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,10 @@ from liveness.selectors.servers import servers_with_silence
 from liveness.sql import BUCKETS, sql
 
 CLUSTERS_NAMED = 100
-"""Number of clusters with their own series."""
+"""Largest number of clusters with time series of their own."""
 OTHER_CLUSTERS = "other"
 DEFAULT_ROWS_LIMIT = 100_000
-"""Rows of a default partition are counted up to this number."""
+"""Largest number of rows that are counted in a default partition."""
 
 
 def servers_by_labels() -> dict[tuple[str, str, str], int]:
@@ -42,7 +42,7 @@ def servers_by_labels() -> dict[tuple[str, str, str], int]:
 def silence_histogram() -> tuple[int, float, list[tuple[int, int]]]:
     """Return a histogram of the silence of alive servers: their number, the sum of seconds, and (bucket, count) pairs.
 
-    A count is the number of servers that have been silent for at most so many seconds.
+    A bucket is a number of seconds. Its count is the number of servers that have been silent for at most so long.
     """
     counts = {f"le_{le}": Count("pk", filter=Q(silence__lte=le)) for le in BUCKETS}
     alive = servers_with_silence().filter(state__in=states.ALIVE)

@@ -45,7 +45,7 @@ def reaches_instance(namespaces: Collection[str] | None) -> bool:
 
 
 def namespace_of_new(namespaces: Collection[str] | None) -> str:
-    """Return the namespace of a new object whose creator has access to these (None: all) and names none."""
+    """Return the namespace of a new object if its creator names none. The creator has access to `namespaces`."""
     return DEFAULT_NAMESPACE if namespaces is None or DEFAULT_NAMESPACE in namespaces else min(namespaces)
 
 

@@ -9,16 +9,16 @@ from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 UNCHECKED_AFTER = 2
-"""Check intervals without a liveness check after which observed time has certainly stopped."""
+"""Number of check intervals. If no liveness check ran for so long, observed time has certainly stopped."""
 
 
 def has_work_to_recover(server: TimedServer) -> bool:
-    """Return True if a server holds attempts: in `live` if it is there, otherwise by the number in `held`."""
+    """Return True if a server holds attempts. They are in `live`; without that attribute, `held` is their number."""
     return bool(server.live if hasattr(server, "live") else server.held)
 
 
 class ExpectedLoss(NamedTuple):
-    """Cause that makes an alive server DISCONNECTED without another heartbeat, and the time if it is known."""
+    """Expected loss of an alive server that sends no more heartbeats: its cause, and its time if that is known."""
 
     by: str
     """One of:

@@ -30,7 +30,7 @@ def servers_with_silence() -> QuerySet[Server]:
 
 @cache
 def build_servers_with_silence(staleness_multiplier: float) -> QuerySet[Server]:
-    """Return a cached queryset, because building it costs more than running it."""
+    """Return the queryset of `servers_with_silence()`. It is cached, because building it costs more than running it."""
     last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
@@ -41,12 +41,12 @@ def build_servers_with_silence(staleness_multiplier: float) -> QuerySet[Server]:
 
 
 def seconds_of(rule: str, since: str = "0", **params: Any) -> SqlExpression:
-    """Return an expression: the time of a rule minus `since`, in seconds. SQL's infinity (never) becomes None."""
+    """Return an SQL expression: the time of a rule minus `since`, in seconds. Infinity (never) becomes None."""
     return SqlExpression(f"(nullif({compose_statement(sql.app, rule)}, 'infinity') - {since})", FloatField(), **params)
 
 
 def seconds_until(moment: str, **params: Any) -> SqlExpression:
-    """Return an expression: the seconds of observed time until the time of the rule `moment`; None means never."""
+    """Return an SQL expression: the seconds of observed time until the time of the rule `moment`. None means never."""
     return seconds_of(moment, "(select observed_now())", **params)
 
 
@@ -97,7 +97,7 @@ def servers_with_timing() -> QuerySet[TimedServer]:
 def build_servers_with_timing(
     staleness_multiplier: float, initial_delay: float, brake_max_hold: float
 ) -> QuerySet[TimedServer]:
-    """Return a cached queryset; see `build_servers_with_silence`."""
+    """Return the queryset of `servers_with_timing()`. It is cached, because building it costs more than running it."""
     servers: QuerySet[Any] = build_servers_with_silence(staleness_multiplier).annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),

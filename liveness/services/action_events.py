@@ -41,7 +41,7 @@ def format_actor(name: str) -> str:
 
 
 def record_action(action: str, by: str, note: str, subject: ActionSubject, **of: object) -> None:
-    """Write the event of an action and a log line. `of` are further columns. Do nothing if `by` is empty."""
+    """Write the event of an action and a log line. `of` sets more columns of the event. Do nothing if `by` is empty."""
     if not by:
         return
     ServerEvent.objects.create(

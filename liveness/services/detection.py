@@ -23,7 +23,7 @@ LOGGED_LIMIT = 100
 def advance_clock() -> float:
     """Advance observed time if heartbeats can arrive, and log the servers that became stale.
 
-    Return the seconds by which the database's clock was set back, or 0. The caller corrects stored times by them.
+    Return how many seconds the database's clock was set back, or 0. The caller corrects stored times by this number.
     """
     window = witness_window()
     clock = sql.advance_clock.fetch_row(interval=conf().interval, window=window, own_digest=OWN_DIGEST)
@@ -37,7 +37,7 @@ def advance_clock() -> float:
 
 
 def log_newly_stale(earlier: float, reading: float) -> None:
-    """Log each server whose heartbeat became stale between two readings of observed time, once."""
+    """Log once each server whose heartbeat became stale between two readings of observed time."""
     multiplier = conf().staleness_multiplier
     stale = sql.list_newly_stale_servers.fetch_rows(
         earlier=earlier, reading=reading, staleness_multiplier=multiplier, limit=LOGGED_LIMIT + 1
@@ -55,7 +55,10 @@ def log_stale_heartbeat(server: UUID, type: str, name: str, silence: float) -> N
 
 
 def log_stale_workers(server: UUID | None = None) -> None:
-    """Log the workers with stale heartbeats, or only `server`, after a submission or a claim was refused for them."""
+    """Log the workers with stale heartbeats, because of which a submission or a claim was refused.
+
+    `server` limits the log to one worker.
+    """
     for row in sql.list_stale_workers.fetch_rows(
         server=server, staleness_multiplier=conf().staleness_multiplier, limit=STALE_NAMED
     ):
@@ -109,9 +112,9 @@ def disconnect_silent_servers() -> int:
     if not conf().enabled:
         log.warning("LIVENESS is not enabled: silent servers are not disconnected")
         return 0
-    # The brake must count each server before it is disconnected. It does, because it is computed from a later reading
-    # than this one; if it fails, no server is disconnected. No lock is held between the two statements: a process that
-    # is suspended there would stop the checks of all executors.
+    # The brake must count each server before it is disconnected. So `judge_brake` runs after this reading of the clock,
+    # and no server is disconnected if it fails. No lock is held between the two statements, because a process that is
+    # suspended there would stop the checks of all executors.
     observed = sql.read_observed_time.fetch_only_row(initial_delay=conf().initial_delay)
     if not observed.is_due:
         return 0

@@ -1,4 +1,4 @@
-"""Record the end of a server that its machine reports: no process of the server runs any more."""
+"""Record the end of a server. Its machine reports that none of its processes runs any more."""
 
 from typing import Any
 from uuid import UUID
@@ -21,8 +21,8 @@ REASON = "the agent's process ended without reporting; nothing of it runs any mo
 def record_end(token: ServerToken, reason: str = REASON, uptime: float | None = None) -> Server:
     """Mark a server as ended and return its row. A repeated report changes nothing.
 
-    `uptime` is the seconds since the boot of the machine, if the server ran before that boot. Raise ServerUnknown,
-    TokenRevoked, or HeartbeatAfterBoot if the server sent a heartbeat after that boot.
+    `uptime` is the time in seconds since the machine booted. It is None if the server ran after that boot. Raise
+    ServerUnknown, TokenRevoked, or HeartbeatAfterBoot if the server sent a heartbeat after that boot.
     """
     server = lock_server(token)
     if server.ended_at is None:
@@ -36,10 +36,10 @@ def record_end(token: ServerToken, reason: str = REASON, uptime: float | None = 
 
 
 def refuse_heartbeat_after_boot(server: UUID, uptime: float) -> None:
-    """Raise HeartbeatAfterBoot if the server sent a heartbeat after the boot of the machine that reports its end.
+    """Raise HeartbeatAfterBoot if the server sent a heartbeat after the machine that reports its end had booted.
 
-    That boot was `uptime` seconds ago. The server may still run on another machine. Example: its disk was cloned, and
-    the clone reports the end of the original.
+    That machine booted `uptime` seconds ago. The server may still run on another machine. For example, its disk was
+    cloned, and the clone reports the end of the original.
     """
     row: Any = sql.read_heartbeat_age.fetch_row(server=server)
     if row.age is not None and row.age < uptime:

@@ -1,7 +1,7 @@
-"""Compares the timeline of the database with the one that the control plane has used so far.
+"""Detects a failover: compares the database's timeline with the timeline that the control plane has used so far.
 
-A promoted standby or a restored backup may lack the last transactions. PostgreSQL then counts a new timeline, except
-when the files of a backup are started as they are. In this case the write-ahead log ends before a position that this
+A promoted standby or a restored backup may lack the last transactions. PostgreSQL then begins a new timeline, unless
+somebody started the files of a backup as they were. In that case the write-ahead log ends before a position that this
 process has already seen.
 """
 
@@ -29,16 +29,16 @@ UNSUPPORTED = (
 
 
 class LogPosition:
-    """Highest position of the write-ahead log that this process has seen. Everything before it was on disk.
+    """Highest position of the write-ahead log that this process has seen. The log before it was on disk.
 
-    Threads compare at the same time. So each reads `highest` before its query, and compares the result with that. A
-    position that another thread notes during the query may be a later one.
+    Several threads may compare at once. So each thread reads `highest` before its query and compares the result with
+    that value. Another thread may note a later position during the query.
     """
 
     highest: int | None = None
 
     def note(self, position: int, lost: int | None) -> None:
-        """Note a position. Only a log that has lost bytes lowers the highest one."""
+        """Note a position. The highest position becomes lower only if the log has lost bytes."""
         self.highest = position if lost is not None else max(position, self.highest or 0)
 
 
@@ -73,7 +73,7 @@ def compare_on_connection(connection: psycopg.Connection[Any]) -> None:
 
 
 def compare_timeline() -> None:
-    """Compare the timeline, and note a new one. Called at each check and by each process of the control plane."""
+    """Compare the timeline and record a new one. Each check and each process of the control plane calls this."""
     before = seen.highest
     try:
         present = sql.compare_timeline.fetch_row()

@@ -29,7 +29,7 @@ REPORTED_STATES = states.server_reported_states()
 
 @dataclass(frozen=True)
 class ServerHeartbeat:
-    """Content of a heartbeat. `schedulable` False means that the server cordons itself, for `reason`.
+    """Content of a heartbeat. If `schedulable` is False, the server cordons itself for the reason `reason`.
 
     `witness` marks a heartbeat of the control plane itself that proves that heartbeats can arrive. It takes the same
     path as a worker's heartbeat with attempts, so it needs everything that heartbeats need.
@@ -65,9 +65,9 @@ class ReportedState:
 def record_heartbeat(token: ServerToken, beat: ServerHeartbeat) -> Any:
     """Record the heartbeat of a server that holds no attempts, and return its row.
 
-    It needs one round trip unless the server changes its state. Raise ServerUnknown, TokenRevoked, ServerDisconnected,
-    ServerNotRunning or IllegalTransition; after an IllegalTransition the heartbeat still counts. Heartbeats of workers
-    are recorded by jobs/services/heartbeats.py.
+    This needs one round trip unless the server changes its state. Raise ServerUnknown, TokenRevoked,
+    ServerDisconnected, ServerNotRunning or IllegalTransition; after an IllegalTransition the heartbeat still counts.
+    Heartbeats of workers are recorded by jobs/services/heartbeats.py.
     """
     with results.count_answer():
         row = record_beat(token, beat)
@@ -97,7 +97,7 @@ def says_nothing_new(beat: ServerHeartbeat, row: Any | None) -> bool:
 def apply_reported_state(token: ServerToken, beat: ServerHeartbeat) -> ReportedState:
     """Change the server to the state that its heartbeat reports, in the caller's transaction.
 
-    A silent server may send heartbeats again after it is TERMINATING or reactivated. The caller records this heartbeat
+    Once it is TERMINATING or reactivated, a silent server may send heartbeats again. The caller records this heartbeat
     in the same transaction, so that no liveness check finds the server silent in between.
     """
     server = lock_server(token)
@@ -120,7 +120,7 @@ def apply_reported_state(token: ServerToken, beat: ServerHeartbeat) -> ReportedS
     if {wanted, state} == states.REVERSIBLE and changes_too_often(server):
         return ReportedState(state)
     if wanted in states.TERMINATED and ServerState.TERMINATING in states.TRANSITIONS[state]:
-        # The heartbeat that reported TERMINATING was lost. Both transitions get their event anyway.
+        # The heartbeat that reported TERMINATING was lost. Both transitions still get an event.
         transitions.change_state(
             server, ServerState.TERMINATING, Mover.SERVER, actor="server", reason="it is shutting down"
         )
@@ -153,12 +153,12 @@ def lock_server(token: ServerToken) -> Server:
 
 
 def changes_too_often(server: Server) -> bool:
-    """Return True if the server caused so many events within the last hour that it must keep its state."""
+    """Return True if the server caused too many events within the last hour. It then keeps its state."""
     return sql.count_own_events.fetch_only_row(server=server.pk).events >= OWN_EVENTS_LIMIT
 
 
 def has_ended_as(server: Server, state: ServerState | None) -> bool:
-    """Return True if the server already reported this final state, so that its last heartbeat is only repeated."""
+    """Return True if the server already reported this final state, so that this heartbeat only repeats the last one."""
     if state not in states.TERMINATED:
         return False
     return ServerEvent.objects.filter(server_id=server.pk, to_state=state, actor="server").exists()

@@ -57,16 +57,17 @@ def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
 
 
 def lock_maintenance(cluster: str) -> None:
-    """Lock maintenance until the end of the transaction.
+    """Lock the maintenance of a scope until the end of the transaction.
 
-    Others that enter or exit any maintenance wait, and so does the liveness check that ends this one.
+    Other operators who enter or exit any maintenance wait. So does the liveness check that ends this maintenance.
     """
     Instance.objects.select_for_update().get()
     ClusterMaintenance.objects.select_for_update().filter(cluster=cluster).first()
 
 
 def read_maintenance(cluster: str) -> datetime | None:
-    """Return the time since which a cluster or (empty) the whole control plane is in maintenance, or None."""
+    """Return when maintenance of a cluster or (empty) of the whole control plane began. None: it is not in maintenance.
+    """
     if not cluster:
         return Instance.objects.get().maintenance_since
     return ClusterMaintenance.objects.filter(cluster=cluster).values_list("since", flat=True).first()

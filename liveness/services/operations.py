@@ -34,8 +34,8 @@ NO_DRAIN: dict[str, Any] = {"drain_deadline": None, "drain_until_observed": None
 def cordon_server(server: UUID, by: str, note: str, duration: float | None = None) -> None:
     """Give a server no new work; its present work continues.
 
-    An operator's cordon replaces the server's own one. The first liveness check after `duration` seconds lifts it; None
-    means that an operator lifts it.
+    An operator's cordon replaces a cordon that the server set itself. The first liveness check after `duration` seconds
+    lifts it. None means that only an operator lifts it.
     """
     row = lock_server(server, ensure_may_cordon)
     Server.objects.filter(pk=row.pk).update(cordoned_by=by, cordon_reason=note, cordon_until=end_of(duration))
@@ -56,7 +56,7 @@ def drain_server(
 ) -> None:
     """Cordon a server and give it `deadline` seconds (default: its grace period) to finish its attempts.
 
-    After the deadline it gives the rest back. Attempts that it still holds one timeout later are recovered
+    After the deadline the server gives the rest back. Attempts that it still holds one timeout later are recovered
     (`recover_attempts`). The first liveness check after `duration` seconds lifts the drain and the cordon; None means
     that an operator lifts them.
     """

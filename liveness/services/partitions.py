@@ -1,11 +1,12 @@
-"""Day partitions of heartbeats: made ahead, emptied and dropped without a long wait of anybody.
+"""Make, empty and drop the day partitions of heartbeats, so that no other transaction waits long.
 
 Each partition has the heartbeats of one day in UTC. A heartbeat of a day without a partition goes to the default
-partition. PostgreSQL then cannot make that partition any more. So the default partition is exchanged for an empty one,
-and its rows are moved to the partitions of their days.
+partition. PostgreSQL then refuses to make the partition of that day. So the default partition is exchanged for an empty
+one, and its rows are moved to the partitions of their days.
 
 Heartbeats and claims never wait long: a change that needs a lock on a whole table gives up after LOCK_TIMEOUT and tries
-again later. Whoever reads a partition through its table also locks the table, so no second lock is waited for.
+again later. It waits only for the lock of the table. A reader of a partition also locks the table, so nobody reads the
+partition then.
 """
 
 import time
@@ -30,7 +31,7 @@ AHEAD = 7
 LOCK_TIMEOUT = 0.05
 """Longest wait for a lock in seconds. Heartbeats may queue behind it for as long."""
 TRIES, PAUSE = 20, 0.5
-"""Number of times that a change is tried, and the seconds between two tries."""
+"""Largest number of tries of a change, and the seconds between two tries."""
 PAGES = 100
 """Number of pages whose rows are moved in one transaction."""
 LOCK_NOT_AVAILABLE = "55P03"
@@ -39,7 +40,7 @@ Result = TypeVar("Result")
 
 
 class TableInUse(Exception):
-    """Another transaction, such as a dump, locked a table for too long. The next run tries again."""
+    """The table is locked by another transaction, such as a dump. The next run tries again."""
 
 
 def make_partitions(table: str, tries: int = TRIES) -> int:
@@ -71,7 +72,7 @@ def overlaps(part: Partition, day: Day) -> bool:
 
 
 def attach_days(table: str, days: list[Day]) -> int:
-    """Make partitions. This locks the default partition, but lets others use the table."""
+    """Make partitions. This locks the default partition, but others may use the table."""
     for day in days:
         name = f"{table}_{day.begins:%Y_%m_%d}"
         execute(
@@ -82,11 +83,11 @@ def attach_days(table: str, days: list[Day]) -> int:
 
 
 def empty_default_partition(table: str, before: datetime | None) -> int:
-    """Move the rows of the default partition to the partitions of their days, which are made if needed.
+    """Move the rows of the default partition to the partitions of their days. Make these partitions if needed.
 
-    Return how many were deleted instead, because they are older than `before`. Raises TableInUse.
+    Rows older than `before` are deleted instead; return their number. Raise TableInUse.
     """
-    deleted = move_former_rows(table, before)  # of a run that was interrupted
+    deleted = move_former_rows(table, before)  # left by an interrupted run
     if has_rows(f"{table}_default"):
         change_partitions(table, lambda: exchange_default_partition(table))
         deleted += move_former_rows(table, before)
@@ -94,9 +95,9 @@ def empty_default_partition(table: str, before: datetime | None) -> int:
 
 
 def exchange_default_partition(table: str) -> None:
-    """Put an empty default partition in the place of the present one, and make the missing days.
+    """Replace the default partition by an empty one, and make the partitions of the missing days.
 
-    The former one becomes the table NAME_former. Nothing is scanned, so this takes milliseconds.
+    The former default partition becomes the table NAME_former. Nothing is scanned, so this takes milliseconds.
     """
     if has_table(f"{table}_former"):
         return  # another process is about to move its rows
@@ -111,7 +112,7 @@ def exchange_default_partition(table: str) -> None:
 
 
 def move_former_rows(table: str, before: datetime | None) -> int:
-    """Move the rows of a former default partition. Return how many were deleted, being older than `before`."""
+    """Move the rows of a former default partition. Delete rows older than `before` instead, and return their number."""
     days, pages = change_partitions(table, lambda: survey_former_rows(table, before))
     for day in days:
         try:
@@ -125,7 +126,7 @@ def move_former_rows(table: str, before: datetime | None) -> int:
 
 
 def survey_former_rows(table: str, before: datetime | None) -> tuple[list[Day], int]:
-    """Return the days of the rows since `before` that have no partition, and the number of pages."""
+    """Return the days without a partition that have rows since `before`, and the number of pages to move."""
     former = f"{table}_former"
     if not has_table(former):
         return [], 0
@@ -157,7 +158,7 @@ def drop_former(former: str) -> None:
 
 
 def list_old_partitions(table: str, before: datetime | None) -> list[str]:
-    """Return the names of the partitions whose upper bound is at most `before`, oldest first. None: no partition."""
+    """Return the names of the partitions that end at `before` or earlier, oldest first. If it is None, return none."""
     parts = sql.list_partitions.fetch_rows(parent=table) if before else []
     return [part.name for part in parts if part.ends is not None and before is not None and part.ends <= before]
 
@@ -169,7 +170,7 @@ def count_old_default_rows(table: str, before: datetime | None) -> int:
 
 
 def empty_partition(table: str, name: str) -> None:
-    """Empty a partition, which locks nothing else. So the disk has room again even if the table stays in use.
+    """Empty a partition. This locks only the partition, so the disk has room again even if the table stays in use.
 
     Raises TableInUse.
     """
@@ -199,7 +200,7 @@ def is_partition(table: str, name: str) -> bool:
 
 
 def lock_table(table: str, *partitions: str) -> None:
-    """Wait for the lock of the whole table, and for no other lock."""
+    """Lock the whole table and some of its partitions. Wait only for the lock of the table."""
     execute(f"lock table only {table} in access exclusive mode")
     for name in partitions:
         execute(f"lock table only {name} in access exclusive mode nowait")
@@ -208,7 +209,7 @@ def lock_table(table: str, *partitions: str) -> None:
 def change_partitions(table: str, change: Callable[[], Result], tries: int = TRIES) -> Result:
     """Run a change in a transaction, with short waits for locks. Raise TableInUse if it never gets its locks.
 
-    One process at a time changes partitions, so a change reads first what is there.
+    One process at a time changes partitions. So a change first reads which partitions there are.
     """
     for tried in range(1, tries + 1):
         try:
@@ -216,7 +217,7 @@ def change_partitions(table: str, change: Callable[[], Result], tries: int = TRI
                 execute(f"set local lock_timeout = {round(LOCK_TIMEOUT * 1000)}")
                 execute("select pg_advisory_xact_lock(hashtext('partitions of heartbeats'))")
                 result = change()
-                execute("set local lock_timeout to default")  # for a transaction that this one is a part of
+                execute("set local lock_timeout to default")  # if the caller's transaction continues
                 return result
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
@@ -227,7 +228,7 @@ def change_partitions(table: str, change: Callable[[], Result], tries: int = TRI
 
 
 def has_table(name: str) -> bool:
-    """Return True if there is such a table. Unlike to_regclass(), a scan sees at once what another process dropped."""
+    """Return True if the table exists. Unlike to_regclass(), a scan notices at once that another process dropped it."""
     statement = "select exists (select from pg_class where relname = %(name)s and pg_table_is_visible(oid))"
     ((found,),) = fetch(statement, {"name": name})
     return bool(found)

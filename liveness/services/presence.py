@@ -1,7 +1,7 @@
-"""Registration and heartbeats of the control plane's own processes, which are servers too.
+"""Register the control plane's own processes as servers, and send their heartbeats.
 
-Most of them write their heartbeats directly to the database. Witnesses send them over HTTP, as workers do, to prove
-that workers' heartbeats can arrive.
+Most processes write their heartbeats directly to the database. A witness sends them over HTTP, as workers do, to prove
+that heartbeats of workers can arrive.
 """
 
 import os
@@ -70,7 +70,8 @@ class Presence:
         except (Problem, Refused) as refusal:
             if refusal.code not in CODES_TO_REGISTER_AGAIN or state != ServerState.RUNNING:
                 raise
-            # It runs but counts as lost, so it registers as a new server. It holds no jobs that could be lost.
+            # This process runs but counts as lost, so it registers as a new server. It holds no jobs that could be
+            # lost.
             log.warning(f"{self.name} was lost and registers again", was=str(self.server.id), code=refusal.code)
             self.server, self.instance_id = None, self.next_instance_id
             self.register()
@@ -79,7 +80,7 @@ class Presence:
         return interval if self.witness is None else min(interval, witness_window() / 2)
 
     def leave(self) -> None:
-        """Report that the process has ended. Never over HTTP, because the web processes may already have ended."""
+        """Report that the process has ended. This never uses HTTP, because the web processes may already have ended."""
         if self.server is not None:
             heartbeats.record_heartbeat(
                 self.token, ServerHeartbeat(ServerState.TERMINATED_GRACEFULLY, reason="it was stopped")
@@ -87,7 +88,7 @@ class Presence:
 
     @property
     def next_instance_id(self) -> UUID:
-        """Return the next instance id, after this one was lost. All processes of one server derive the same id."""
+        """Return the next instance id, after this server was lost. All processes of one server compute the same id."""
         return uuid5(self.instance_id, "next")
 
     @property
@@ -121,8 +122,8 @@ class Presence:
         if self.over_http is None:
             self.over_http = self.witness()
             self.over_http.timeout = heartbeat_answer_timeout(conf().timeout, conf().heartbeat_interval)
-        # Both kinds of a worker's heartbeat: without and with attempts. Only the second counts as witness, so it proves
-        # that the first kind arrives too.
+        # A worker sends two kinds of heartbeats: without attempts and with attempts. Only the second heartbeat here
+        # counts as witness, so it proves that both kinds arrive.
         lists: tuple[dict[str, Any], ...] = ({"metrics": self.metrics.read()}, {"claimed": [], "running": []})
         for fields in lists:
             signed = tokens.sign_server_token(self.server.id, self.server.token_version, self.server.token_id)

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Registration:
-    """Description of a server as the process sends it. None in its config means the default of the settings."""
+    """Description of a server, as its process sends it. A None in its config stands for the default of the settings."""
 
     type: str
     name: str
@@ -39,7 +39,7 @@ class Registration:
     worker_task_restart_strategy: str | None = None
 
     def effective_config(self) -> dict[str, Any]:
-        """Return the config to store with the server, so that changed defaults do not affect running servers."""
+        """Return the full config to store with the server, so that changed defaults do not affect running servers."""
         own = {name: getattr(self, name) for name in CONFIG_FIELDS}
         return {name: getattr(conf(), name) if value is None else value for name, value in own.items()}
 
@@ -76,8 +76,8 @@ def refuse(token: ApiToken, registration: Registration) -> Never:
     if errors:
         raise TokenBound(" ".join(text for texts in errors.values() for text in texts), errors=errors)
     raise TooManyServers(
-        f"The token already has its largest number of servers, {token.max_servers}. One of them must end, or be found "
-        "lost, before another registers.",
+        f"The token already has {token.max_servers} servers, the most it may have. One of them must end, or be found "
+        "lost, before another can register.",
         retry_after=math.ceil(conf().interval),
     )
 

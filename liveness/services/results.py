@@ -1,4 +1,4 @@
-"""Count the results of heartbeats. The metric `heartbeats_total{result}` shows them.
+"""Count the results of heartbeats, for the metric `heartbeats_total{result}`.
 
 Each process counts in memory. Every few seconds one of its heartbeats writes the counts to the table of tallies,
 because a row for each heartbeat would cost as much as the heartbeat. The counts of the last seconds of a process are
@@ -29,7 +29,7 @@ class HeartbeatResults:
         self._taken_at = float("-inf")
 
     def count(self, result: str, number: int = 1) -> None:
-        """Add heartbeats with this result: `accepted`, or the code of the refusal."""
+        """Count heartbeats with this result: `accepted`, or the error code of the refusal."""
         with self._lock:
             self._counted[result] += number
 
@@ -49,7 +49,7 @@ class HeartbeatResults:
 
     @contextmanager
     def take_due_counts(self) -> Iterator[dict[str, Any]]:
-        """Yield the parameters of a heartbeat that writes the due counts; mostly there are none.
+        """Yield the SQL parameters for the counts that the next heartbeat writes. Mostly there are none.
 
         If the `with` block fails, a later heartbeat writes them.
         """

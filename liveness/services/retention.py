@@ -1,8 +1,8 @@
 """Delete rows that are past their retention, in batches that commit one by one, so that no lock is held for long.
 
-A table is scanned in the order of its ids. That is nearly the order of time: rows that were written at once, or under a
-clock that was set, may be out of order. The scan ends after the first batch without an old row. It therefore needs no
-index on the time, and reads little more than it deletes. Rows out of order are deleted a day later.
+A table is scanned in the order of its ids. This is nearly the order of time. Rows may be out of order if they were
+written at the same time, or if the clock was set. The scan ends after the first batch without an old row. It therefore
+needs no index on the time, and reads little more than it deletes. Rows out of order are deleted a day later.
 
 Heartbeats are not deleted one by one: the partition of a whole day is dropped.
 """
@@ -28,7 +28,7 @@ BATCH = 10_000
 
 @dataclass(frozen=True)
 class IdRange:
-    """Range of ids above `after`, up to and including `last`. `due` of its rows are past their retention."""
+    """Range of ids above `after`, up to and including `last`. `due` is the number of its rows past their retention."""
 
     after: int | UUID
     last: int | UUID
@@ -37,19 +37,19 @@ class IdRange:
 
 @dataclass(frozen=True)
 class Pruning:
-    """Deletion of one kind of rows. `before` has the times before which rows are too old; None keeps all."""
+    """Deletion of one kind of rows. Rows older than the times in `before` are deleted; None keeps all rows."""
 
     name: str
     scan: Statement[Any]
     deletion: Statement[Any]
     first: int | UUID
-    """Value below every id."""
+    """Start value that is below every id."""
     before: dict[str, datetime | None]
     batch: int = BATCH
     """Rows of one scan."""
 
     def list_due_spans(self) -> Iterator[IdRange]:
-        """Yield the ranges with rows to delete, from the oldest id on. Change nothing."""
+        """Yield the ranges that have rows to delete, lowest ids first. Change nothing."""
         if not any(self.before.values()):
             return
         after, has_old = self.first, True
@@ -86,7 +86,7 @@ def prune_heartbeats(
 ) -> dict[str, int]:
     """Drop the day partitions that are past their retention, and make those of the next days.
 
-    `before` has the time for each table before which heartbeats are too old; None keeps all. Return the number of
+    `before` maps each table to a time. Heartbeats older than that are deleted; None keeps all. Return the number of
     dropped `partitions`, and of `heartbeats` that were deleted from the default partitions. With `dry_run`, only count.
     A table that others use is left to the next run.
     """
@@ -112,7 +112,7 @@ def prune_heartbeats(
 
 
 def make_room_for_heartbeats() -> None:
-    """Make missing partitions at the start of a process, without a wait.
+    """Make missing partitions at the start of a process. Do not wait for locks.
 
     If the default partition has rows, the next pruning moves them first.
     """

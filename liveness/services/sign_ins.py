@@ -1,7 +1,7 @@
 """Limit sign-in attempts. The counts are in the database, because there may be many web processes.
 
 An attempt is counted before its password is checked. Simultaneous attempts therefore cannot exceed the limit, and a
-refused one costs no password hash.
+refused attempt costs no password hash.
 """
 
 from datetime import timedelta
@@ -16,14 +16,15 @@ from liveness.models import SignIn
 from liveness.sql import sql
 
 OF_NAME, OF_ADDRESS = (5, 30.0), (20, 5.0)
-"""Attempts at once, and seconds until the next one: for one name from one address, and for one address.
+"""Limits for one name from one address, and for one address. Each is (attempts at once, seconds until the next
+attempt).
 
 There is no limit for one name from all addresses: with it, anyone could lock out the owner of the name.
 """
 
 
 def count(name: str, address: str) -> float:
-    """Count a sign-in attempt. Return 0 if it is allowed, otherwise the seconds until the next one is."""
+    """Count a sign-in attempt. Return 0 if it is allowed, otherwise the seconds until an attempt is allowed again."""
     at = network(address)
     limits = {key(name, at): OF_NAME, key("", at): OF_ADDRESS}
     at_once, pauses = zip(*limits.values(), strict=True)
@@ -37,7 +38,7 @@ def count(name: str, address: str) -> float:
 
 
 def forget(name: str, address: str) -> None:
-    """Forget the attempts of a name after it signed in, and do not count this attempt for its address."""
+    """Reset the count of a name after it signed in, and do not count this attempt for its address."""
     at = network(address)
     SignIn.objects.filter(key=key(name, at)).delete()
     SignIn.objects.filter(key=key("", at)).update(until=F("until") - timedelta(seconds=OF_ADDRESS[1]))

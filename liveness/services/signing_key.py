@@ -1,4 +1,4 @@
-"""Fingerprint of the signing key in the database. It keeps control planes with another key from using the database."""
+"""Store the fingerprint of the signing key in the database, so that no control plane with another key uses it."""
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q
@@ -30,9 +30,9 @@ def fingerprints() -> list[str]:
 
 
 def refuse_another_key() -> None:
-    """Record the fingerprint of our key in the database. Raise AnotherKey if it has the fingerprint of an unknown key.
+    """Record the fingerprint of our key. Raise AnotherKey if the database has the fingerprint of an unknown key.
 
-    The fingerprint of an accepted earlier key is replaced.
+    If the database has the fingerprint of an earlier key that is still accepted, it is replaced.
     """
     compare(fingerprints())
 

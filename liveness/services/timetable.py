@@ -1,7 +1,7 @@
-"""Decide which ticks of periodic tasks run. After an outage of the executors hundreds wait in the broker; one runs.
+"""Limit how often periodic tasks run. Hundreds of ticks may wait in the broker after an outage; only one runs.
 
-Only the database's clock counts. Celery's `expires` would use the clock of the scheduler: if that clock is slow, all
-ticks would be dropped silently.
+Only the database's clock counts. Celery's `expires` would compare with the scheduler's clock. If that clock is slow,
+all ticks would be dropped silently.
 """
 
 from liveness.sql import sql

@@ -1,7 +1,7 @@
 """Create, check and revoke tokens.
 
-API tokens have 256 random bits; only their SHA-256 is stored. Server tokens are signed, so that a check needs no query,
-and the same registration always gets the same token.
+API tokens have 256 random bits; only their SHA-256 is stored. Server tokens are signed, so a check needs no query. The
+same registration always gets the same server token.
 """
 
 import hashlib
@@ -137,7 +137,7 @@ def digest_token(text: str) -> bytes:
 
 
 def _read_token(digest: bytes) -> FoundToken | None:
-    # `fetch_prepared_rows` sends several statements at once, which otherwise count as a possible change.
+    # This statement only reads, but `fetch_prepared_rows` would count it as a possible change.
     with database.reading():
         return next(iter(fetch_prepared_rows(sql.find_api_token, digest=digest)), None)
 
@@ -167,9 +167,9 @@ def find_token(text: str) -> ApiToken:
 
 
 def recall_token(text: str) -> ApiToken | None:
-    """Return the API token if `find_token` found it before. The caller's statement must check that it is still valid.
+    """Return the API token from this process's cache, or None.
 
-    A token never changes, apart from the times at which it expires or is revoked.
+    The caller's SQL statement must check that the token is still valid. Nothing else of a token ever changes.
     """
     return remembered.get(digest_token(text))
 
@@ -181,7 +181,7 @@ def revoke_tokens(prefix: str, by: str, note: str = "", *, with_servers: bool = 
     prefix. Return the number of these servers as second value.
     """
     revoked = revoke_valid_tokens(prefix, by, note)
-    # After the commit above, because no new server can register with the tokens from then on.
+    # This runs after the commit above: from then on no new server can register with the tokens.
     return len(revoked), end_servers(prefix, by, note, revoked) if with_servers else 0
 
 
@@ -199,8 +199,8 @@ def revoke_valid_tokens(prefix: str, by: str, note: str) -> list[ApiToken]:
 def end_servers(prefix: str, by: str, note: str, noted: Collection[ApiToken]) -> int:
     """Revoke the server tokens of all servers that registered with revoked tokens of this prefix. Return how many.
 
-    Alive servers are DISCONNECTED. Their attempts are recovered when their code must have stopped, and the brake does
-    not take their silence for an outage. Write an event for each token except those in `noted`, which have one.
+    Alive servers become DISCONNECTED. Their attempts are recovered when their code must have stopped. The brake does
+    not hold them. Write an event for each token except those in `noted`, which have one.
     """
     registered = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
     servers = registered.select_related("token")
@@ -221,7 +221,7 @@ def token_subject(token: ApiToken) -> ActionSubject:
 
 
 def list_signing_keys() -> list[tuple[str, str]]:
-    """Return (setting, key) of the keys of server tokens. The first key signs; all are accepted."""
+    """Return (setting's name, key) of each signing key of server tokens. The first key signs; all are accepted."""
     earlier = [
         ('LIVENESS["SIGNING_KEY_FALLBACKS"]', key) for key in signing_keys.split_keys(conf().signing_key_fallbacks)
     ]
@@ -256,7 +256,7 @@ def refuse_revoked(token: ServerToken) -> None:
         raise TokenRevoked("The server token was revoked. Register again.")
 
 
-@lru_cache(maxsize=20_000)  # a server sends the same token with each call
+@lru_cache(maxsize=20_000)  # cached, because a server sends the same token with each call
 def read_server_token(text: str) -> ServerToken:
     """Return the content of a server token. Raise TokenRefused if none of our keys signed it."""
     try:

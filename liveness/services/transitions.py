@@ -1,4 +1,4 @@
-"""Change the state of one server. Statements that change many have the same guards, in the database's triggers."""
+"""Change the state of one server. Statements that change many servers have the same guards, in triggers."""
 
 from uuid import UUID
 

@@ -20,7 +20,7 @@ define_states(
 BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 """Upper bounds of the histograms, in seconds."""
 OWN_EVENTS_LIMIT = 30
-"""Largest number of events per hour of changes that a server can undo itself: its own cordon, and MAINTENANCE."""
+"""Largest number of events per hour that a server can cause itself, by its own cordon or by MAINTENANCE."""
 define_numbers(BUCKETS=BUCKETS, FENCE_MARGIN=FENCE_MARGIN, OWN_EVENTS_LIMIT=OWN_EVENTS_LIMIT)
 
 sql = LivenessStatements("liveness")

@@ -1,10 +1,11 @@
 -- step: clock_of_this_check -> liveness_clock
--- Replace the clock table by the reading at the start of this check, because the clock may have advanced since.
+-- Use the reading at the start of this check instead of the clock table, because the clock may have advanced since.
 liveness_clock as (select tick, %(reading)s::float8 as reading from liveness_clock)
 
 -- step: servers_let_go_by_brake -> let_go
 -- Select the servers that an old brake releases at this check: the longest silent 10 per cent, and at least one.
--- Servers that other checks of the same tick released count too. If two brakes hold a server, the older one releases it.
+-- Servers that other checks released in the same tick are counted too. If two brakes hold a server, the older brake
+-- releases it.
 let_go as (
     select id from (
         select s.id, row_number() over same_brake as place, count(*) over same_brake_in_all as of_all,
@@ -29,8 +30,8 @@ let_go as (
 )
 
 -- step: servers_to_disconnect(let_go) -> silent_servers
--- Select the alive servers that were silent for longer than their timeout, except those that a brake holds.
--- Race: a concurrent heartbeat always wins. If it still has the row's lock, the row is skipped. If it has just
+-- Select the alive servers that are silent for longer than their timeout, except servers that a brake holds. Race: a
+-- concurrent heartbeat always wins. If its transaction still locks the row, the row is skipped. If it has just
 -- committed, PostgreSQL checks the condition again on the new row.
 silent_servers as (
     select s.id, clock.reading - s.heard_observed as silence
@@ -48,11 +49,11 @@ silent_servers as (
 )
 
 -- statement: advance_clock
--- Start a check: begin a tick and advance observed time.
--- Checks within half an interval share one tick, so that ten checks at once have the effect of one.
--- Observed time advances only if heartbeats could arrive at this check and at the one before. After an outage servers
--- therefore have a whole interval to send a heartbeat before silence counts. It advances by `credit` at most, which the
--- check before set from its interval. Only heartbeats of the control plane's own processes count as proof.
+-- Start a check: begin a tick and advance observed time. Checks within half an interval share one tick, so that ten
+-- checks at once have the effect of one. Observed time advances only if heartbeats could arrive at this check and at
+-- the one before. After an outage servers therefore have a whole interval to send a heartbeat before silence counts. It
+-- advances by at most `credit`, which the previous check has set. Only heartbeats of the control plane's own processes
+-- count as proof.
 -- takes: own_digest bytea, window float8, interval numeric
 -- returns: tick bigint, earlier float8, reading float8, witnessed bool, set_back_by float8
 -- row: AdvancedClock
@@ -73,7 +74,7 @@ update liveness_clock c
        moved_at = case when witness.seen and c.witnessed then clock_timestamp() else c.moved_at end,
        credit = %(interval)s * 1.5,
        witnessed = witness.seen,
-       -- If the database's clock was set back, it was by at least this difference.
+       -- If the database's clock was set back, then by at least this difference.
        set_back_by = c.set_back_by + greatest(extract(epoch from c.tick_at - clock_timestamp()), 0)
   from witness
  where abs(extract(epoch from clock_timestamp() - c.tick_at)) >= %(interval)s / 2.0
@@ -105,8 +106,8 @@ select s.id, s.type, s.name, %(reading)s - s.heard_observed as silence
  limit %(limit)s
 
 -- statement: read_observed_time
--- Read observed time, and whether a server is silent for longer than its timeout or a brake exists. If not, the check
--- reads nothing more.
+-- Read observed time, and whether the check has anything to do: a server is silent for longer than its timeout, or a
+-- brake exists.
 -- takes: initial_delay float8
 -- returns: reading float8, is_due bool
 select clock.reading, exists (select from liveness_brake)
@@ -114,14 +115,14 @@ select clock.reading, exists (select from liveness_brake)
   from liveness_clock clock
 
 -- statement: judge_brake
--- Engage the brake for each server type of which too many would be disconnected at once, and end it if they are fewer.
--- Each namespace has its own brakes. Otherwise a token of one namespace could register servers, abandon them, and so
--- prevent the disconnection of dead servers in other namespaces.
--- If a type is not held in all clusters, each of its clusters is checked separately, because the network of one may have
--- failed. The counts include alive servers and those that were disconnected for silence within their last timeout.
--- Servers that fell silent together reach their timeouts one after the other, over more than a heartbeat interval. Once
--- the first has reached it, all silent ones count, so that none is disconnected while too many are silent. Only servers that
--- sent heartbeats for longer than their timeout count, so that servers abandoned after registration hold no brake.
+-- Engage the brake for each server type if too many of its servers would be disconnected at once. End it if they are
+-- fewer. Each namespace has its own brakes. Otherwise a token of one namespace could register servers, abandon them,
+-- and so prevent the disconnection of dead servers in other namespaces. If a type is not held in all clusters, each of
+-- its clusters is checked separately, because the network of one may have failed. The counts include alive servers and
+-- those that were disconnected for silence within their last timeout. Servers that fell silent together reach their
+-- timeouts one after the other, over more than a heartbeat interval. Once the first has reached its timeout, all silent
+-- servers count, so that none is disconnected while too many are silent. Only servers that sent heartbeats for longer
+-- than their timeout count. Otherwise servers that were abandoned after their registration would keep a brake engaged.
 -- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
 -- returns: type text, namespace text, cluster text, silent int, alive int, is_on bool, changed bool
 -- row: JudgedBrake
@@ -149,8 +150,8 @@ scopes_to_hold as (
     select scope.* from too_silent scope
       join whole_types whole using (type, namespace)
      where scope.cluster = ''
-           -- Keep the brake of a cluster, with its age and its release, if the whole type falls silent too. Otherwise a
-           -- fleet that falls silent again and again would hold the dead servers of a cluster forever.
+           -- Keep the brake of a cluster, with its age and its release, if the whole type falls silent too. Otherwise
+           -- the dead servers of the cluster would be held forever by a fleet that falls silent again and again.
         or (exists (select from liveness_brake b
                      where b.type = scope.type and b.namespace = scope.namespace and b.cluster = scope.cluster)
             or not exists (select from too_silent held
@@ -172,7 +173,8 @@ engaged_brakes as (
                         and whole.cluster = '' and scope.cluster <> ''), clock.reading),
            scope.silent, scope.alive
       from scopes_to_hold scope, liveness_clock clock order by scope.type, scope.namespace, scope.cluster
-        -- A release covers only the servers that were silent then. More silent servers engage the brake again.
+        -- A release applies only to the servers that were silent then. If more servers fall silent, the brake is
+        -- engaged again.
         on conflict (type, namespace, cluster) do update
            set silent = excluded.silent, alive = excluded.alive,
                engaged_observed = case when b.released_by is not null and excluded.silent > b.silent
@@ -258,7 +260,8 @@ ended_of_all as (
  returning '' as cluster
 ),
 noted_end_of_clusters as (
-    -- Skipped when rows are retried one by one, so that a cluster's maintenance ends even if this row cannot be written.
+    -- This is skipped when rows are retried one by one, so that a cluster's maintenance ends even if this row cannot be
+    -- written.
     update liveness_instance
        set maintenance_ended_observed = observed_now()
      where (select min(cluster) from expired) <> '' and %(only)s::text[] is null

@@ -9,8 +9,8 @@ present_timeline as materialized (
 )
 
 -- statement: compare_timeline
--- Compare the database with the timeline that the control plane has used. Called for each new connection and at each
--- check. Nothing is written.
+-- Compare the database with the timeline that the control plane has used. This runs on each new connection and at each
+-- check. It writes nothing.
 -- returns: system_identifier text, timeline int, position bigint, known bool, same_server bool
 with {{present_timeline}},
 latest as (select * from liveness_databasetimeline order by id desc limit 1)
@@ -21,14 +21,14 @@ select present_timeline.system_identifier, present_timeline.timeline, present_ti
   from present_timeline left join latest on true
 
 -- statement: lock_timelines
--- Lock the timelines before `note_timeline`, so that only one process notes a new one.
+-- Lock the timelines before `note_timeline`, so that only one process records a new timeline.
 -- returns: id int
 select i.id::int from liveness_instance i for no key update
 
 -- statement: note_timeline
--- Note that the database is on another timeline than before, or that it has lost `lost_bytes` of its log. Then no job is
--- claimed until `raise_attempt_counts` has run and each worker has listed what it runs. After an ordinary restart of
--- PostgreSQL only the comparison is noted. Called after `lock_timelines`, in the same round trip.
+-- Record that the database is on another timeline than before, or that it has lost `lost_bytes` of its log. Then no job
+-- is claimed until `raise_attempt_counts` has run and each worker has listed what it runs. After an ordinary restart of
+-- PostgreSQL only the comparison is recorded. This runs after `lock_timelines`, in the same round trip.
 -- takes: lost_bytes bigint
 -- returns: id bigint, timeline int, former int|null, workers bigint, last_change_at timestamptz|null
 -- row: NotedTimeline
@@ -73,9 +73,9 @@ select new_timeline.id, new_timeline.timeline, latest.timeline as former,
   from new_timeline left join latest on true
 
 -- statement: forget_unheard_servers
--- Let claims continue without a worker that has listed what it runs, or cannot run anything any more. Called by each check.
--- A worker lists its running attempts every `runner_interval` seconds, so its heartbeats after that prove that it has
--- none. A worker that is silent for its timeout is waited for no longer.
+-- Wait no longer for workers that have listed what they run, or that cannot run anything any more. Each check runs
+-- this. A worker lists its running attempts every `runner_interval` seconds. If it sends heartbeats for longer than
+-- that and lists none, it has none. Claims do not wait for a worker that is silent for its timeout.
 -- takes: runner_interval float8
 -- returns: workers bigint
 with forgotten as (

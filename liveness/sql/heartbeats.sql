@@ -32,8 +32,8 @@ server_heartbeats as (
 )
 
 -- step: new_cordon_event(beat) -> new_cordon_event
--- Write the event of a server that cordons itself or lifts its own cordon. The statement still sees the cordon before
--- the heartbeat. A server that does so too often gets no more events for a while, but its cordon still counts.
+-- Write the event if a server cordons itself or lifts its own cordon. The statement still sees the cordon before the
+-- heartbeat. If a server does this too often, no event is written for a while, but the cordon still applies.
 new_cordon_event as (
     insert into liveness_serverevent
            (subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
@@ -71,7 +71,7 @@ with {{beat_of_one_server}},
 select beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after, beat.drain_deadline from beat
 
 -- statement: read_ended_server
--- Read the response for a server that has ended. Nothing is updated; its fence is 0, because its code has stopped.
+-- Read the response for a server that has ended, without an update. Its fence is 0, because its code has stopped.
 -- takes: server uuid
 -- returns: state text, heartbeat_interval float8, cordoned_by text|null, fence_after float8|null,
 --   drain_deadline timestamptz|null
@@ -81,7 +81,7 @@ select s.state, s.heartbeat_interval, s.cordoned_by, 0::float8 as fence_after, s
  where s.id = %(server)s
 
 -- statement: read_fence
--- Read the fence of a server in its new state: for how long its code may run without an answered heartbeat.
+-- Read the fence of a server in its new state: the seconds that its code may run without an answered heartbeat.
 -- takes: server uuid
 -- returns: fence_after float8|null
 select {{fence_after(s)}} as fence_after from liveness_server s where s.id = %(server)s

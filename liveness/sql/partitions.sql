@@ -1,6 +1,6 @@
 -- statement: list_partitions
--- List the partitions of a table, oldest first. `begins` and `ends` are their bounds: null for the default partition,
--- and for a bound that is no time. The names are quoted where that is needed.
+-- List the partitions of a table, oldest first. `begins` and `ends` are their bounds. They are null for the default
+-- partition, and for a bound that is no time. Names are quoted if they need it.
 -- takes: parent text
 -- returns: name text, is_default bool, begins timestamptz|null, ends timestamptz|null
 -- row: Partition
@@ -14,7 +14,7 @@ select leaf.oid::regclass::text as name, bounds.text = 'DEFAULT' as is_default,
  order by begins, name
 
 -- statement: list_days_to_come
--- List today and the next days in UTC, by the clock of the database, as bounds of partitions.
+-- List today and the next days in UTC as bounds of partitions, by the clock of the database.
 -- takes: ahead int
 -- returns: begins timestamptz, ends timestamptz
 -- row: Day

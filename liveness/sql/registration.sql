@@ -29,13 +29,13 @@ select %(type)s, %(name)s, %(cluster)s, registrar.namespace, %(hostname)s, %(pid
        %(heartbeat_interval)s, %(timeout)s, %(termination_grace_period)s, %(worker_task_restart_strategy)s,
        %(reactivate_on_heartbeat)s
   from registrar
-    -- Changes nothing, but waits for a concurrent registration of the same instance and returns its row.
+    -- This changes nothing. It waits for a concurrent registration of the same instance, so that its row is returned.
     on conflict (token_id, instance_id) do update set instance_id = excluded.instance_id
 returning s.id, s.token_id, s.token_version, s.type, s.name, s.cluster, s.state, s.heartbeat_interval, s.timeout,
           s.termination_grace_period, s.worker_task_restart_strategy, {{fence_after(s)}} as fence_after, xmax = 0 as is_new
 
 -- statement: lock_registrar
--- Lock a token with a limit of servers, so that concurrent registrations count its servers one after the other.
+-- Lock a token that has a limit of servers, so that concurrent registrations count its servers one after the other.
 -- takes: digest bytea
 -- returns: id uuid
 select t.id from liveness_apitoken t where t.digest = %(digest)s and t.max_servers is not null for no key update

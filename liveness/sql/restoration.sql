@@ -1,6 +1,6 @@
 -- statement: move_clock
--- Begin a tick after the database was restored, so that the time since the backup counts against no server. If the clock
--- of the backup was ahead, the next check corrects stored times, as after a clock that was set back.
+-- Begin a tick after the database was restored, so that the time since the backup does not count as silence. If the
+-- clock of the backup was ahead, the next check corrects stored times as if the clock had been set back.
 -- returns: tick bigint
 update liveness_clock c
    set tick = c.tick + 1, tick_at = clock_timestamp(), advanced_at = clock_timestamp(), moved_at = clock_timestamp(),

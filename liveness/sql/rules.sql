@@ -22,11 +22,11 @@ coalesce((select min(le) from unnest(array{{BUCKETS}}) le
            where seconds <= le)::text, '+Inf')
 
 -- rule: check_age
--- seconds since the last liveness check succeeded (null: none has)
+-- seconds since the last successful liveness check (null: there was none)
 (select extract(epoch from clock_timestamp() - clock.finished_at)::float8 from liveness_clock clock)
 
 -- rule: is_falling_silent(s)
--- alive server s is late by the reading of the check, and would be disconnected within one timeout
+-- alive server s is late at the reading of the check, and would be disconnected within one timeout
 (s.state in {{ALIVE}}
  and clock.reading - s.heard_observed
      >= least(s.heartbeat_interval * %(staleness_multiplier)s, s.timeout - s.heartbeat_interval)
@@ -41,14 +41,14 @@ coalesce((select min(le) from unnest(array{{BUCKETS}}) le
 end)
 
 -- rule: is_fresh(s)
--- server s sent its last heartbeat within STALENESS_MULTIPLIER intervals. Exactly at the limit it is stale, and so is a
--- server without a heartbeat. By observed time, so that an outage of the control plane makes no server stale
+-- server s sent its last heartbeat within STALENESS_MULTIPLIER intervals. Exactly at the limit it is stale. A server
+-- without a heartbeat is stale too. Observed time counts, so that an outage of the control plane makes no server stale
 (s.last_heartbeat_at is not null
  and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
 
 -- rule: heard_now(s)
--- the observed time of a heartbeat of server s now. Observed time between checks is an estimate that the next check may
--- take back; the time of a heartbeat of a server, or of code on it, never goes back
+-- the observed time that a heartbeat of server s gets now. Observed time between checks is an estimate, and the next
+-- check may lower it. The time of a server's heartbeat, or of code on it, never goes back
 greatest(s.heard_observed, observed_now())
 
 -- rule: is_in_maintenance(s)
@@ -66,8 +66,8 @@ greatest(s.heard_observed, observed_now())
          select cluster, since, until, by, note from liveness_clustermaintenance) m)
 
 -- rule: age_of_transaction(x)
--- the least seconds since transaction x.xid, if its start is not known: since the first heartbeat of a process of the
--- control plane that was stored after it (null: none was)
+-- the minimum age in seconds of transaction x.xid, if its start is not known. It is the age of the first heartbeat of a
+-- process of the control plane that was stored after it (null: there is no such heartbeat)
 (select extract(epoch from clock_timestamp() - min(h.at))::float8
    from (select h.at, h.xmin from liveness_heartbeat h
           where h.server_id = (
@@ -77,8 +77,8 @@ greatest(s.heard_observed, observed_now())
 
 -- rule: oldest_snapshot
 -- the session, prepared transaction or replication slot that has kept dead rows of this database for longest, as JSON
--- (null: none). The processes of VACUUM keep none. Without the role pg_read_all_stats the times of the sessions of other
--- roles cannot be read
+-- (null: there is none). VACUUM's own processes do not keep dead rows. Without the role pg_read_all_stats, the times of
+-- other roles' sessions cannot be read
 (select to_jsonb(x) - 'xid'
    from (select x.kind, x.name, x.pid, x.xid, coalesce(extract(epoch from clock_timestamp() - x.since)::float8, {{age_of_transaction(x)}}, 0) as seconds
            from (select case when a.datid is null then 'standby' else 'session' end as kind, a.application_name as name, a.pid,
@@ -96,7 +96,7 @@ greatest(s.heard_observed, observed_now())
           order by seconds desc limit 1) x)
 
 -- rule: filters
--- the filters that may exclude a server from work, in the order of their checks: of the server, then of the job
+-- the filters that may exclude a server from work, in the order of their checks: filters of the server, then of the job
 array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 'capacity']
 
 -- rule: obstacle_to_work(s)
@@ -120,8 +120,8 @@ end)
 end)
 
 -- rule: given_away_if_silent_at(s)
--- the observed time at which running attempts of server s are recovered, if it was alive at its last heartbeat and sends
--- no other. The fence in the response to that heartbeat was computed from this time
+-- the observed time at which running attempts of server s are recovered, if it was alive at its last heartbeat and
+-- sends no more. The fence in the response to that heartbeat was computed from this time
 (s.heard_observed + s.timeout + {{grace_of_attempts(s)}})
 
 -- rule: given_away_at(s)
@@ -138,9 +138,9 @@ end)
 end)
 
 -- rule: is_silent(s)
--- alive server s sent no heartbeat for two intervals, by observed time or by wall time. Both are checked, so that every
--- stale server is silent, and none looks healthy while observed time stands still or after a clock was set back. Before
--- its first heartbeat, the time since its registration counts
+-- alive server s sent no heartbeat for two intervals, by observed time or by wall time. Both times are checked, so that
+-- every stale server is silent. No server looks healthy while observed time stands still, or after a clock was set
+-- back. Before the first heartbeat of s, the time since its registration counts
 (s.state in {{ALIVE}}
  and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))
@@ -179,8 +179,8 @@ end)
 greatest(s.heard_observed + s.timeout, s.created_observed + %(initial_delay)s)
 
 -- rule: lost_if_silent_at(s)
--- the observed time at which server s is lost, if it sends no more heartbeats. A server that an operator disconnected may
--- not know it yet, so it is not lost sooner than by silence
+-- the observed time at which server s is lost, if it sends no more heartbeats. A server that an operator disconnected
+-- may not know that yet. So it is lost no sooner than if it had fallen silent
 (case
     when s.state in {{ALIVE}} then s.heard_observed + s.timeout
     when s.state = 'DISCONNECTED' then greatest(s.state_changed_observed, s.heard_observed + s.timeout)
@@ -188,7 +188,7 @@ greatest(s.heard_observed + s.timeout, s.created_observed + %(initial_delay)s)
 end)
 
 -- rule: rows_left_out
--- the latest 5 rows that could not be written within the last hour as JSON, each with the number of all of them
+-- the latest 5 rows that could not be written within the last hour, as JSON. Each has the total number of such rows
 (select jsonb_agg(to_jsonb(lately) || jsonb_build_object('at', to_char(at at time zone 'UTC', 'HH24:MI:SS')) order by at desc)
    from (select l.step, l.row, l.error, l.at, l.times, count(*) over () as count from liveness_leftout l
           where l.at > clock_timestamp() - interval '1 hour' order by l.at desc limit 5) lately)
@@ -213,8 +213,8 @@ end)
 (s.state in {{RETIRED}} or s.ended_at is not null)
 
 -- rule: timeline_is_new
--- the database was started, promoted or restored, and nobody has compared its timeline yet, or the attempt counts are
--- not raised yet, or a worker has not listed yet what it runs
+-- the database was started, promoted or restored, and one thing is still missing: the comparison of its timeline, the
+-- higher attempt counts, or a worker's list of what it runs
 (exists (select from liveness_unheardserver)
  or coalesce((select t.raised_at is null or t.compared_with_server <> pg_postmaster_start_time()
                 from liveness_databasetimeline t order by t.id desc limit 1), false))

@@ -24,9 +24,9 @@ select {{rows_left_out}} as rows_left_out
 select {{maintenances}} as maintenances
 
 -- statement: read_events_horizon
--- Return the time up to which events are complete: no open transaction wrote an event before it.
--- The time is read before the locks, because a transaction may begin to write in between. Ids are drawn in the order of
--- time. A later statement that reads all events up to this time therefore misses no event with a lower id.
+-- Return the time up to which events are complete: no open transaction wrote an event before it. The time is read
+-- before the locks, because a transaction may begin to write in between. Ids are assigned in the order of time. A later
+-- statement that reads all events up to this time therefore misses no event with a lower id.
 -- returns: at timestamptz
 with moment as materialized (
     select clock_timestamp() as at
@@ -42,8 +42,8 @@ select least(moment.at,
   from moment
 
 -- statement: list_own_outages
--- List the periods longer than `least` seconds without a heartbeat of the control plane's own processes. Heartbeats could
--- not arrive then, so the silence of a worker in such a period proves nothing.
+-- List the periods longer than `least` seconds without a heartbeat of the control plane's own processes. Heartbeats
+-- could not arrive in such a period, so the silence of a worker proves nothing.
 -- takes: own_digest bytea, since timestamptz, until timestamptz, least float8
 -- returns: began timestamptz, ended timestamptz
 -- row: OwnOutage

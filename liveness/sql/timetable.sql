@@ -1,6 +1,6 @@
 -- statement: begin_task
 -- Record the start of a periodic task, unless it was started within the last `after` seconds. The age and the sender of
--- the tick do not matter. A database clock that was set back does not stop the task.
+-- the tick do not matter. The task also runs if the database's clock was set back.
 -- takes: task text, after numeric
 -- returns: task text
 insert into liveness_timetable as t (task, at) values (%(task)s, clock_timestamp())

@@ -55,7 +55,7 @@ class EventLog(serializers.Serializer[Any]):
 
 
 class EventLogFilter(StrictSerializer):
-    """Filter of events of all subjects, oldest first."""
+    """Query parameters that filter the events of all subjects, oldest first."""
 
     after = serializers.IntegerField(
         default=0, min_value=0, max_value=2**63 - 1, help_text="Only events with a higher id."
@@ -65,7 +65,7 @@ class EventLogFilter(StrictSerializer):
 
 
 class EventFilter(StrictSerializer):
-    """Page of events, oldest first."""
+    """Query parameters of a page of events, oldest first."""
 
     cursor = serializers.IntegerField(
         default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the previous page."

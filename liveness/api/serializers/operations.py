@@ -1,4 +1,4 @@
-"""Requests and responses of operators' calls."""
+"""Request and response bodies of operator actions."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, Te
 
 
 class ActionRequest(StrictSerializer):
-    """Request of an action. The event of the action keeps the note."""
+    """Request body of an action. The event of the action stores the note."""
 
     note = NoteField(required=True)
 
@@ -36,7 +36,7 @@ class EnterRequest(MaintenanceRequest):
 
 
 class ReleaseRequest(StrictSerializer):
-    """Request to release brakes. `reason` and `note` are two names of the same field."""
+    """Request body of a brake release. `reason` and `note` are two names of the same field."""
 
     reason = NoteField(required=False)
     note = NoteField(required=False)

@@ -66,7 +66,7 @@ class TagList(serializers.ListField):
 
 
 class RequiredTags(TagList):
-    """Tags that a worker must have. They are part of an index, so their size is limited."""
+    """Tags that a worker must have to run a job. They are stored in an index, so their size is limited."""
 
     def to_internal_value(self, data: Any) -> list[str]:
         return bounded(super().to_internal_value(data))

@@ -20,7 +20,7 @@ from liveness.states import ServerState, ServerType
 
 
 class Drain(serializers.Serializer[Any]):
-    """Drain of a server: its deadline, and the number of attempts at its start."""
+    """Drain of a server: its deadline, and the number of attempts when it began."""
 
     deadline = TimeField(source="drain_deadline")
     held_at_start = serializers.IntegerField(source="drain_held", allow_null=True)
@@ -82,7 +82,7 @@ class ServerList(serializers.Serializer[Any]):
 
 
 class ServerFilter(PageFilter):
-    """Filter of servers, and page."""
+    """Query parameters that filter and page a list of servers."""
 
     cluster = TextField(required=False)
     state = ChoiceField(ServerState.choices(), required=False)

@@ -37,10 +37,10 @@ class Command(OperatorCommand):
             "--tags",
             type=words,
             metavar="A,B",
-            help="only servers with no other tags than these; list the tags that agents add too, like script",
+            help="only servers that have no tags except these; also list the tags that agents add, like script",
         )
         bound.add_argument("--cluster", type=name_argument, metavar="NAME", help="only servers of this cluster")
-        bound.add_argument("--servers", type=number, metavar="N", help="at most so many servers at once")
+        bound.add_argument("--servers", type=number, metavar="N", help="largest number of servers at the same time")
         parser.add_argument("name", type=one_line, help="purpose of the token, shown beside its first characters")
 
     def handle(self, *, role: str, name: str, expires_in: str | None, note: str, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Day partitions of heartbeats: made ahead, dropped by their bounds, and emptied by day."""
+"""Day partitions of heartbeats: how they are made ahead, dropped by their bounds, and emptied by day."""
 
 import os
 import time
