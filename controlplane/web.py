@@ -6,7 +6,7 @@ granian imports this module in each worker process, after the fork. Importing ws
 import os
 import socket
 
-import controlplane.wsgi  # first, because it sets up Django
+import controlplane.wsgi  # imported first, because it sets up Django
 from controlplane.core.garbage_collection import keep_what_is_imported
 from controlplane.observability import presence, resumption
 from controlplane.observability.address import build_own_client

@@ -1,1 +1,1 @@
-"""Code that both apps share: SQL statements, settings, transactions, errors. It knows neither servers nor jobs."""
+"""Code that both apps share, such as SQL statements, settings, transactions and errors. It depends on neither app."""

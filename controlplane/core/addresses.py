@@ -1,4 +1,4 @@
-"""Network addresses of callers: one spelling for each, so that every limit counts a caller once."""
+"""Network addresses of callers. Each has only one spelling, so that every limit counts a caller once."""
 
 import ipaddress
 from functools import lru_cache
@@ -26,7 +26,7 @@ def without_port(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def network(address: str) -> str:
-    """Return what one caller controls: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the addresses that one caller controls: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

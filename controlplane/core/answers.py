@@ -1,4 +1,4 @@
-"""Serializers that write rows as answers of the API, faster than the REST framework's own."""
+"""Serializers of API responses that are faster than those of Django REST Framework (DRF)."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -15,7 +15,7 @@ from controlplane.core.rest import TimeField, shared_serializer
 
 
 class ModelAnswer(serializers.ModelSerializer):
-    """Serializer of rows that asks the framework about each field once per class, and not once per row."""
+    """Serializer of rows that examines its fields once per class. DRF does so once per row."""
 
     serializer_field_mapping: ClassVar = {
         **serializers.ModelSerializer.serializer_field_mapping,
@@ -35,10 +35,10 @@ class ModelAnswer(serializers.ModelSerializer):
 
 
 def represent(answer: type[serializers.Serializer], row: object) -> Any:
-    """Return the row as the API answers it, and leave no reference cycle behind.
+    """Return the row as the API shows it. Leave no reference cycle behind.
 
-    The serializer is shared: a new one, or one with `many=True`, would be part of a cycle with its fields or rows. A
-    row and its prefetched rows refer to each other too, so the prefetched rows are dropped.
+    All rows share one serializer, because a new serializer and its fields would form a cycle. A row and its prefetched
+    rows form a cycle too, so the prefetched rows are dropped.
     """
     written = shared_serializer(answer).to_representation(row)
     let_go_of_fetched(row)
@@ -53,15 +53,15 @@ def let_go_of_fetched(row: object) -> None:
 
 
 class Shape(NamedTuple):
-    """Plan for reading rows of one model and writing them as answers."""
+    """Plan for writing the rows of one model as responses."""
 
     fields: dict[str, None]
-    """Fields of the answer in their order, each with None."""
+    """Fields of the response in their order. Each value is None."""
     columns: list[str]
     """Fields that are attributes of the row."""
     read_columns: Callable[[Any], tuple[Any, ...]]
     computed: list[tuple[str, Callable[[Any], Any]]]
-    """The other fields, each with the function that reads it from a row."""
+    """All other fields, each with the function that reads it from a row."""
     represented: list[tuple[str, Callable[[Any], Any]]]
     """Fields whose value must be converted, each with the function that converts it."""
 
@@ -81,9 +81,9 @@ def shape_of(answer: type[ModelAnswer]) -> Shape:
 
 
 def read_attributes(*names: str) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads these attributes of a row as a tuple.
+    """Return a function that returns these attributes of a row as a tuple.
 
-    One call of attrgetter takes a fraction of the time of single reads. With one name it would return no tuple.
+    One call of attrgetter is much faster than single reads. Given one name, attrgetter itself would return no tuple.
     """
     return attrgetter(*names) if len(names) > 1 else lambda row: tuple(getattr(row, name) for name in names)
 
@@ -100,11 +100,11 @@ AS_THEY_ARE = {
     serializers.UUIDField.to_representation: models.UUIDField,
     TimeField.to_representation: models.DateTimeField,
 }
-"""Methods that return a value of these columns unchanged, or in a form that json_bodies.JSONRenderer writes alike."""
+"""DRF methods that need no call for these columns: json_bodies.JSONRenderer writes the same JSON without them."""
 
 
 def build_writer(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any] | None:
-    """Return the function that converts a value for the answer, or None if the value is written unchanged."""
+    """Return the function that converts a value for the response, or None if the value needs no conversion."""
     if is_method(field):
         return None
     model: Any = answer.Meta.model

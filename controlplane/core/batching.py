@@ -1,4 +1,4 @@
-"""Group commit: calls that arrive at about the same time share one SQL statement, and so one commit."""
+"""Group commit: calls that arrive at about the same time share one SQL statement and one commit."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,8 +11,8 @@ Call = TypeVar("Call")
 Answer = TypeVar("Answer")
 
 GATHERING = 0.01
-"""Seconds that waiting calls wait at most, after a statement has ended, for further calls to join the next one, unless
-the group has its own `gathering`."""
+"""Default of `gathering`: after a statement has ended, waiting calls wait at most so many seconds for more calls to
+join."""
 
 
 class WaitingItem(NamedTuple, Generic[Call, Answer]):
@@ -23,16 +23,16 @@ class WaitingItem(NamedTuple, Generic[Call, Answer]):
 class GroupCommit(Generic[Call, Answer]):
     """Run calls in batches, one statement at a time.
 
-    Calls that arrive while a statement runs wait and share the next one. The next statement starts as soon as enough
-    calls wait: as many as shared the last statement or waited at its end. It starts `gathering` seconds after the
-    last one at the latest. Callers that were just answered often call again, and a statement for many calls costs
-    little more than one for a few. A single call does not wait.
+    Calls that arrive while a statement runs wait and share the next statement. It starts as soon as enough calls wait:
+    as many as shared the last statement, or as waited when it ended. It starts `gathering` seconds after the end of the
+    last statement at the latest. The reason for the wait: callers that were just answered often call again, and a
+    statement for many calls costs little more than one for a few. A single call does not wait.
 
     `run_statement` runs in one of the threads. It gets the calls and returns one answer for each, in the same order. If
-    it raises, each of these calls and each waiting call gets the error.
+    it raises an error, all these calls and all waiting calls get that error.
 
-    No call waits longer than `patience` seconds for the statement before its own, or for its own. If a statement hangs,
-    only its own calls get TimeoutError. The next statement runs in another thread, so on another connection.
+    A call waits at most `patience` seconds for the previous statement, and as long for its own. If a statement hangs,
+    only its own calls get TimeoutError. The next statement runs in another thread and so on another connection.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class GroupCommit(Generic[Call, Answer]):
         one: WaitingItem[Call, Answer] = WaitingItem(call, loop.create_future())
         self._waiting.append(one)
         if self._under_way is None and len(self._waiting) == self._likely:
-            loop.call_soon(self._run_batch)  # together with calls that arrive in the same turn of the loop
+            loop.call_soon(self._run_batch)  # so that calls of the same turn of the event loop share the statement
         return one.answer
 
     def _run_batch(self) -> None:
-        """Start one statement for all waiting calls, unless one is running."""
+        """Start one statement for all waiting calls, unless a statement is running."""
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None

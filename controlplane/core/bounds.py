@@ -1,7 +1,7 @@
-"""Bounds of each time, number, duration and text that comes from outside, and arithmetic that stays within them.
+"""Bounds of times, numbers, durations and texts from outside, and arithmetic that stays within them.
 
-`controlplane.core.rest` and the form fields take their limits from here, so that no field is without one. Rows that
-were stored earlier may be out of bounds, so pages compute with `moment_after`, which never raises.
+`controlplane.core.rest` and the form fields take their limits from here, so that each field has one. Rows that were
+stored earlier may be out of bounds. So pages compute with `moment_after`, which raises no errors.
 """
 
 import math
@@ -11,9 +11,10 @@ from controlplane.core.durations import LONGEST_WAIT as LONGEST_WAIT
 
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 LATEST = datetime(9999, 12, 30, tzinfo=UTC)
-"""Earliest and latest time that has a date in each time zone. Python has no date before the year 1 or after 9999."""
+"""Earliest and latest time that is a valid date in every time zone. Python has no dates before the year 1 or after
+9999."""
 LARGEST_NUMBER = 1e15
-"""Largest magnitude of a number in computations. A sum of a thousand of them still has all whole digits."""
+"""Largest magnitude of a number in computations. The sum of a thousand such numbers is still exact to the unit."""
 INT32 = (-(2**31), 2**31 - 1)
 """Range of a PostgreSQL integer."""
 LARGEST_ID = 2**63 - 1
@@ -37,7 +38,7 @@ def clamp_moment(at: datetime) -> datetime:
 
 
 def moment_after(at: datetime, seconds: float) -> datetime:
-    """Return the time `seconds` after another (before it, if negative), within the bounds."""
+    """Return the time `seconds` after `at`, within the bounds. A negative number gives an earlier time."""
     try:
         return clamp_moment(at + timedelta(seconds=seconds))
     except (OverflowError, ValueError):  # too many seconds, or not a number

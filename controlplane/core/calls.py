@@ -1,4 +1,4 @@
-"""Base class of all API views. It does not depend on the REST settings of the project around the control plane."""
+"""Base class of all API views. It does not depend on the REST settings of the host project."""
 
 import re
 from collections.abc import Callable
@@ -27,7 +27,7 @@ END_OF_SENTENCE = re.compile(r"[.:;](?:\s|$)")
 
 
 class CallSchema(AutoSchema):
-    """Description of a call in the OpenAPI document: its group, its first sentence as summary, its allowed callers."""
+    """OpenAPI description of a call: its group, its summary (first sentence of the docstring), and who may call."""
 
     view: "OwnSettings"  # type: ignore[assignment,override,unused-ignore]
 
@@ -44,7 +44,7 @@ class CallSchema(AutoSchema):
 def extend_schema(**options: Any) -> Callable[[F], F]:
     """Wrap drf-spectacular's decorator for methods.
 
-    The original would take the schema class that it extends from the settings of the project.
+    The original would extend the schema class that the host project's settings name.
     """
     extend = spectacular.extend_schema(**options)
 
@@ -56,7 +56,7 @@ def extend_schema(**options: Any) -> Callable[[F], F]:
 
 
 class Negotiation(DefaultContentNegotiation):
-    """Choose the first renderer directly if the request asks for no particular one. This saves the search."""
+    """Choose the first renderer at once if the request asks for no particular format."""
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         first, meta = renderers[0], request._request.META
@@ -67,7 +67,7 @@ class Negotiation(DefaultContentNegotiation):
 
 
 class OwnSettings(APIView):
-    """View that anyone may call. Bodies and answers are JSON, and errors are problem documents."""
+    """View that anyone may call. Requests and responses are JSON, and errors are problem documents."""
 
     authentication_classes = []
     permission_classes = []
@@ -79,10 +79,10 @@ class OwnSettings(APIView):
     versioning_class = None
     schema = CallSchema()
     group = ""
-    """Group of its calls in the OpenAPI document, if it cannot be derived from their path."""
+    """Group of these calls in the OpenAPI document, if their path does not determine it."""
 
     def describe_callers(self, method: str) -> str:
-        """Return a text about the allowed callers for the OpenAPI document."""
+        """Return a text for the OpenAPI document that names the allowed callers."""
         return "everybody"
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
@@ -90,7 +90,7 @@ class OwnSettings(APIView):
         super().initial(request, *args, **kwargs)
 
     def finalize_response(self, request: Request, response: Any, *args: object, **kwargs: object) -> Any:
-        """Add headers and break the reference cycles between request, view and answer.
+        """Add headers, and break the reference cycles between request, view and response.
 
         Without this, a list of a thousand jobs would stay in memory until Python's garbage collector runs.
         """

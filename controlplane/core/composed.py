@@ -1,4 +1,4 @@
-"""ORM queries that pages run often, compiled once, because compiling one costs more than running it."""
+"""ORM queries that are compiled once and run often. Compiling such a query costs more than running it."""
 
 from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -16,7 +16,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Composed(NamedTuple):
-    """SQL text of a query with its parameters. No part of it depends on the time."""
+    """SQL text of a query with its parameters. Neither depends on the present time."""
 
     sql: str
     params: tuple[Any, ...]
@@ -39,7 +39,7 @@ def compose_query(rows: "QuerySet[Any, Any]") -> Composed:
 
 
 class Given(Expression):
-    """Placeholder in a composed query for a value, or for another query, that is known only when the query runs."""
+    """Placeholder in a composed query. A value or another query takes its place when the query runs."""
 
     def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
         super().__init__(output_field=output_field)
@@ -57,7 +57,10 @@ class ComposedRows(Generic[Row]):
         self.sql, self.params = self.compiler.as_sql()
 
     def fetch(self, **given: object) -> list[Row]:
-        """Return the rows, with a value or a query in each place. Return no rows if such a query can have none."""
+        """Return the rows. `given` has a value or query for each placeholder.
+
+        If such a query is empty, return no rows.
+        """
         try:
             filled = self.fill_in(given)
         except EmptyResultSet:

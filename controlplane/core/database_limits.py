@@ -1,7 +1,7 @@
-"""Parameters of each PostgreSQL session: settings that our statements rely on, and limits.
+"""Parameters of the PostgreSQL sessions: settings that our statements rely on, and limits.
 
-The limits depend on the role of the process. They bound how long others wait for a process that is suspended in a
-transaction, or whose machine is lost.
+The limits depend on the role of the process. A process may be suspended in a transaction, or its machine may be lost.
+The limits bound how long other processes then wait for its locks.
 """
 
 import os
@@ -23,12 +23,12 @@ WEB, EXECUTOR, COMMAND = "web", "executor", "command"
 DEFAULTS = {
     WEB: Limits(15, 5, 10),
     EXECUTOR: Limits(300, 10, 10),  # a batch of the daily task may take long
-    # A migration waits no longer than this for a table, because later transactions queue behind it.
+    # A migration waits at most this long for a table lock, because later transactions queue behind it.
     COMMAND: Limits(None, 10, 60),
 }
 VARIABLES = Limits("DATABASE_STATEMENT_TIMEOUT", "DATABASE_LOCK_TIMEOUT", "DATABASE_IDLE_TIMEOUT")  # type: ignore[arg-type]
 PARAMETERS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-# A machine without power closes no connection. Each end finds out in half a minute, not in the two hours of TCP.
+# A machine that loses power closes no connection. Each end notices that in half a minute; TCP alone takes two hours.
 CLIENT_KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 SERVER_KEEPALIVES = {
     "tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3, "tcp_user_timeout": 30_000,
@@ -46,17 +46,17 @@ REQUIRED = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
-    "idle_session_timeout": "0",  # connections of the pool and of listeners wait for work
+    "idle_session_timeout": "0",  # no limit, because connections of the pool and of listeners are idle for long
     "row_security": "on",
 }
-"""Parameters that our statements and the driver rely on, whatever default the database or the role has."""
+"""Parameters that our statements and the driver rely on. They override the defaults of the database and the role."""
 NOT_COMPILED = {"jit": "off"}
 """Switch off JIT: compiling one of our statements takes longer than running it."""
 POOLED_LIMITS = {"lock_timeout": "10000", "idle_in_transaction_session_timeout": "60000"}
-"""Limits in milliseconds that suit every role. They are used behind a pooler that does not pass on ours."""
+"""Limits in milliseconds for every role. They are used behind a pooler that does not pass on our parameters."""
 
 is_pooled = False
-"""True if sessions are shared by transaction: nothing is set at their start. The settings set it."""
+"""True if a pooler shares sessions between transactions. Then no parameter is sent when a session starts."""
 
 role = COMMAND
 """Role of this process. Its entry point sets it before Django reads the settings."""
@@ -82,8 +82,8 @@ def read_limit(variable: Any, default: float | None) -> float | None:
 def session_limits() -> dict[str, str]:
     """Return the limits of this process as PostgreSQL parameters, in milliseconds. 0 means no limit.
 
-    Return nothing if there is no limit at all. Then no parameters are sent at the start of a session, as some poolers
-    demand.
+    Return no parameters if there is no limit at all. Some poolers demand that no parameters are sent when a session
+    starts.
     """
     limits = read_limits()
     if all(value is None for value in limits):
@@ -94,7 +94,7 @@ def session_limits() -> dict[str, str]:
 def connection_options(given: str = "") -> dict[str, Any]:
     """Return the options of a connection.
 
-    `given` are the options in DATABASE_URL. They come after our limits, so they override them.
+    `given` are the options in DATABASE_URL. They override our limits, because they come later.
     """
     limits = {} if is_pooled else session_limits()
     sent = (

@@ -1,11 +1,11 @@
-"""Enums whose members each have a line that explains them."""
+"""Enums in which each member has a line that explains it."""
 
 from enum import StrEnum
 from typing import Self
 
 
 class Described(StrEnum):
-    """Enum of words with explanations: `CREATED = "CREATED", "It has registered…"`. The line is in `meaning`."""
+    """Enum of words with explanations: `CREATED = "CREATED", "It has registered…"`. The explanation is in `meaning`."""
 
     _value_: str
     meaning: str
@@ -18,5 +18,5 @@ class Described(StrEnum):
 
     @classmethod
     def choices(cls) -> list[tuple[str, str]]:
-        """Return each word with its line, in the form that form fields and serializers take."""
+        """Return (word, explanation) pairs, as form fields and serializers take them."""
         return [(word.value, word.meaning) for word in cls]

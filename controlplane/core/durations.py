@@ -26,14 +26,14 @@ def format_duration(value: float | None) -> str:
 
 
 def describe_exactly(seconds: float) -> str:
-    """Return a length of time with two decimals below 10 s and one below 60 s."""
+    """Return a duration as text, with two decimals below 10 s and one decimal below 60 s."""
     if seconds < 10:
         return f"{max(0, seconds):.2f} s"
     return f"{seconds:.1f} s" if seconds < 60 else describe_duration(seconds)
 
 
 def describe_duration(seconds: float) -> str:
-    """Return a length of time for people to read. console/static/controlplane/instance.js writes the same texts."""
+    """Return a duration as text for people. console/static/controlplane/instance.js writes the same texts."""
     whole = max(0, int(seconds))
     for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
         if whole >= size:

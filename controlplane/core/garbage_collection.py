@@ -1,15 +1,15 @@
 """Python's collector of reference cycles, tuned for the control plane's own processes.
 
-A project around the control plane, and the agent's library, keep Python's own settings.
+A host project and the agent's library keep Python's own settings.
 """
 
 import gc
 import itertools
 
 ALLOCATIONS = 60_000
-"""New objects that survive between two collections; Python's own value is 700.
+"""Number of new surviving objects after which Python collects. Python's default is 700.
 
-A list of a thousand jobs is created and dropped without reaching it. Pages are collected after each response.
+A list of a thousand jobs stays below this number. After each page there is a collection anyway.
 """
 FULL_EVERY = 100
 """Pages between two collections of all generations."""
@@ -33,12 +33,13 @@ def keep_what_is_imported() -> None:
 
 
 def collect_after_page() -> None:
-    """Collect what a page left behind. This takes half a millisecond.
+    """Collect the garbage of a page. This takes half a millisecond.
 
-    Otherwise the garbage of twenty pages delays a later page by more than that page takes.
+    Otherwise the garbage of twenty pages would more than double the time of a later page.
     """
     number = next(pages)
     gc.collect(1 if number % FULL_EVERY else 2)
     if number == FULL_EVERY:
-        # This excludes what the first pages imported. Only once, because cycles of running requests would stay forever.
+        # Exclude the modules that the first pages imported. Do it once, because cycles of running requests would stay
+        # forever.
         gc.freeze()

@@ -9,7 +9,7 @@ ID_PART = re.compile(r"[0-9a-fA-F-]{4,36}")
 
 
 def id_condition(word: str) -> Q:
-    """Return a condition for rows with this id, or whose id begins with this text. The index finds them."""
+    """Return a condition for rows with this id, or with an id that begins with this text. It uses the index."""
     if id := parse_uuid(word):
         return Q(pk=id)
     digits = word.replace("-", "")

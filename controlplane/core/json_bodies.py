@@ -1,7 +1,7 @@
-"""JSON of the API: request bodies, answers, and the JSON that PostgreSQL stores of them.
+"""JSON of the API: request bodies, response bodies, and values stored in PostgreSQL.
 
-Whole numbers of any length keep all their digits when read and written. The fast reader silently turns whole numbers
-beyond 64 bits into floats, and the fast writer refuses them. So call the functions of this module only.
+Whole numbers of any length keep all their digits when read and written. orjson alone would silently turn whole numbers
+beyond 64 bits into floats, and refuse to write them. So use only the functions of this module.
 """
 
 import json
@@ -18,10 +18,10 @@ from controlplane.agent.limits import BODY_DEPTH_LIMIT, BODY_LIMIT
 
 DIGITS = bytes.maketrans(b"123456789.", b"0" * 10)
 LONG_NUMBER = b"0" * 19
-"""Mark of a long number in a body translated with `DIGITS`. A shorter number fits 64 bits, or a float of 17 significant
-digits."""
+"""Sign of a long number in a body that was translated with `DIGITS`. Shorter numbers fit 64 bits, or a float with 17
+significant digits."""
 FLOAT_DIGITS = 17
-"""Significant digits with which each 64-bit float can be written and read again."""
+"""Number of significant digits with which every 64-bit float can be written and read again."""
 
 
 class TooLarge(APIException):
@@ -33,8 +33,9 @@ class TooLarge(APIException):
 class ResultParser(BaseParser):
     """Parser for the calls of servers: UTF-8 JSON of at most 1 MiB, without NUL characters and lone surrogates.
 
-    PostgreSQL stores neither of the two. A number with a fraction becomes a 64-bit float, however many digits it has.
-    It is a measurement or a result that was a float before, and no heartbeat may be refused because of it.
+    PostgreSQL can store neither of these characters. A number with a fraction becomes a 64-bit float, however many
+    digits it has. Such a number is a measurement or a result that was a float before. It must not cause the refusal of
+    a heartbeat.
     """
 
     media_type = "application/json"
@@ -51,13 +52,13 @@ class ResultParser(BaseParser):
 
 
 class JSONParser(ResultParser):
-    """Parser like `ResultParser` for all other calls. It refuses a number with more digits than a float keeps."""
+    """Parser for all other calls. Unlike `ResultParser`, it refuses a number with more digits than a float keeps."""
 
     keeps_digits = True
 
 
 def read_foreign_json(text: bytes | str, *, keeps_digits: bool = True) -> Any:
-    """Return the value of JSON from outside. Raise orjson.JSONDecodeError if it is not JSON.
+    """Return the value of a JSON text from outside. Raise orjson.JSONDecodeError if it is not JSON.
 
     Raise ParseError if it cannot be stored or is nested too deeply. With `keeps_digits`, also raise it for a number
     with a fraction that a 64-bit float would change.
@@ -74,18 +75,18 @@ def read_foreign_json(text: bytes | str, *, keeps_digits: bool = True) -> Any:
 
 
 def read_json(text: bytes | str) -> Any:
-    """Return the value of JSON that this code or PostgreSQL wrote. Whole numbers have all their digits."""
+    """Return the value of a JSON text that this code or PostgreSQL wrote. Whole numbers keep all their digits."""
     body = text.encode() if isinstance(text, str) else text
     return json.loads(body) if has_long_number(body) else orjson.loads(body)
 
 
 def has_long_number(body: bytes) -> bool:
-    """Return True if some number may not fit 64 bits or a float."""
+    """Return True if the body may contain a number that fits neither 64 bits nor a float."""
     return LONG_NUMBER in body.translate(DIGITS)
 
 
 def read_exact_float(text: str) -> float:
-    """Return a number with a fraction or an exponent. Raise ParseError if a float does not keep its digits."""
+    """Return the float for a number with a fraction or an exponent. Raise ParseError if digits would be lost."""
     value, exact = float(text), Decimal(text)
     if len(exact.as_tuple().digits) > FLOAT_DIGITS and exact != Decimal(repr(value)):
         raise ParseError(
@@ -95,7 +96,7 @@ def read_exact_float(text: str) -> float:
 
 
 def write_json(data: object, option: int = 0, default: Callable[[Any], Any] | None = None) -> bytes:
-    """Return compact JSON in UTF-8. `option` and `default` are those of orjson. Whole numbers have all their digits."""
+    """Return compact JSON in UTF-8. `option` and `default` go to orjson. Whole numbers keep all their digits."""
     try:
         return orjson.dumps(data, default, option)
     except TypeError:
@@ -103,7 +104,7 @@ def write_json(data: object, option: int = 0, default: Callable[[Any], Any] | No
 
 
 def with_large_numbers(data: object) -> Any:
-    """Return the data with whole numbers beyond 64 bits as pieces of JSON, since orjson does not write them."""
+    """Replace whole numbers beyond 64 bits by JSON fragments, because orjson does not write such numbers."""
     if isinstance(data, dict):
         return {key: with_large_numbers(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -160,5 +161,5 @@ class JSONLinesRenderer(JSONRenderer):
 
 
 def size_of(data: object) -> int:
-    """Return the size in bytes as compact JSON in UTF-8."""
+    """Return the size in bytes that the data has as compact JSON in UTF-8."""
     return len(write_json(data))

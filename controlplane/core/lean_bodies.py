@@ -1,7 +1,7 @@
 """Fast readers of request bodies, derived from their serializers.
 
-A serializer stays the only definition of what is valid. A reader accepts plainly valid values, and returns what the
-serializer would return. For any other value it raises NotPlain, and then the serializer decides and words the error. A
+The serializer stays the only definition of a valid body. A reader accepts plainly valid values, and returns the same
+result as the serializer. For any other value it raises NotPlain; then the serializer decides and writes the error. A
 field of an unknown kind is validated by its own methods.
 """
 
@@ -19,7 +19,7 @@ from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
 AnyField: TypeAlias = "serializers.Field[Any, Any, Any, Any]"
 Reader = Callable[[Any], Any]
-"""Function that returns the valid form of a value, or raises one of REFUSALS."""
+"""Function that returns the validated value, or raises one of REFUSALS."""
 
 
 class NotPlain(Exception):
@@ -46,7 +46,7 @@ ITS_OWN = {
         "get_default": (serializers.Field,),
     }.items()
 }  # fmt: skip
-"""Methods that the readers replace. A field with other versions of them is validated by its own methods."""
+"""Methods that the readers replace. A field that overrides one of them is validated by its own methods."""
 
 
 def build_reader(field: AnyField) -> Reader:
@@ -94,7 +94,7 @@ def validated(read: Reader, others: Iterable[Callable[[Any], Any]]) -> Reader:
 
 
 def build_check(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a faster check for a pattern: it does not convert the value to text first."""
+    """Return a check that is faster for patterns, because it does not convert the value to text first."""
     if type(validate) is not validators.RegexValidator or validate.inverse_match:
         return validate
     search = validate.regex.search  # type: ignore[union-attr]
@@ -107,13 +107,13 @@ def build_check(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def limits(field: AnyField, *kinds: type) -> list[Any]:
-    """Return the limits of these kinds of validators, with None for a missing one. Lazy limits are evaluated once."""
+    """Return the limit of each kind of validator, None for a missing validator. Evaluate lazy limits once."""
     found = {type(validate): validate.limit_value for validate in validators_of(field) if type(validate) in kinds}
     return [value() if callable(value := found.get(kind)) else value for kind in kinds]
 
 
 def value_reader(field: AnyField) -> Reader:
-    """Return a reader of a field that is only known by its `to_internal_value`."""
+    """Return a reader that calls the field's own `to_internal_value`."""
 
     def read(value: object) -> Any:
         if value is None:
@@ -276,4 +276,4 @@ BUILDERS: dict[Any, Callable[[Any], Reader]] = {
     serializers.ListField.to_internal_value: list_reader,
     serializers.ListSerializer.to_internal_value: many_reader,
 }
-"""Builders of readers by the `to_internal_value` that they replace. A field with another one validates itself."""
+"""Builders of readers, by the `to_internal_value` method that they replace. Other fields validate themselves."""

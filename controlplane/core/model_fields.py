@@ -1,4 +1,4 @@
-"""Pieces that models of both apps are built from."""
+"""Fields, constraints and triggers for the models of both apps."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,10 @@ from django.db.models import Func
 
 
 class Uuid7(Func):
-    """Version 7 UUID from the database's clock, so that ids sort by age. Python 3.11 and PostgreSQL 15 lack it."""
+    """Version 7 UUID from the database's clock, so that ids sort by age.
+
+    Python 3.11 and PostgreSQL 15 cannot make it.
+    """
 
     function = "uuid7"
     arity = 0
@@ -17,7 +20,7 @@ class Uuid7(Func):
 
 
 class ObservedNow(Func):
-    """Observed clock now, in seconds; see liveness.models.Clock."""
+    """Observed time now, in seconds; see liveness.models.Clock."""
 
     function = "observed_now"
     arity = 0
@@ -25,7 +28,7 @@ class ObservedNow(Func):
 
 
 class ClockTimestamp(Func):
-    """Database's clock now. In contrast, now() is the start of the transaction."""
+    """Time of the database's clock now. In contrast, now() is the start of the transaction."""
 
     function = "clock_timestamp"
     arity = 0
@@ -40,12 +43,13 @@ def check_one_of(field: str, words: Iterable[str], name: str) -> models.CheckCon
 def build_transition_guards(
     pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str = "", or_begins: str = ""
 ) -> list[pgtrigger.Trigger]:
-    """Return triggers that refuse every transition and every first state that the table does not have.
+    """Return triggers that refuse every transition and every first state that is not listed.
 
-    `unless` is an SQL condition under which any transition is legal, `or_begins` one under which any first state is.
+    `unless` is an SQL condition under which any transition is legal. `or_begins` is an SQL condition under which any
+    first state is legal.
 
-    The trigger for transitions is UPDATE OF state with a WHEN clause, so that heartbeats do not run it. It is an AFTER
-    trigger, because a BEFORE trigger locks each row once more, whatever its clause is.
+    The trigger for transitions is UPDATE OF state with a WHEN clause, so heartbeats do not run it. It is an AFTER
+    trigger, because a BEFORE trigger would lock each row once more even if its WHEN clause is false.
     """
     legal = ", ".join(f"('{from_}', '{to}')" for from_, to in pairs)
     first = ", ".join(f"'{state}'" for state in sorted(initial))

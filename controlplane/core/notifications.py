@@ -1,7 +1,7 @@
-"""LISTEN and NOTIFY: one process of the control plane wakes the others when there is something to look for.
+"""LISTEN and NOTIFY: one process of the control plane wakes the others when the database has new work for them.
 
-Notifications save time and carry no state. Every waiter also looks at intervals, so a lost notification, or a pooler
-without LISTEN, only costs time.
+Notifications only save time. Every waiting process also looks at intervals. So it costs only time if a notification is
+lost, or if a pooler does not support LISTEN.
 """
 
 import os
@@ -25,13 +25,13 @@ PAUSE = 0.01
 RECONNECT_AFTER = 1.0
 """Seconds before a listener that lost its connection connects again."""
 PATIENCE = 5.0
-"""Seconds within which a closed listener ends."""
+"""Largest number of seconds until a closed listener has ended."""
 
 
 class Announcer:
-    """Send a process's notifications in a separate thread, after the commit.
+    """Send the notifications of this process in a separate thread, after the commit.
 
-    Inside the transaction, NOTIFY would wait at the commit for all other transactions that notify.
+    A NOTIFY inside the transaction would make its commit wait for all other transactions that notify.
     """
 
     def __init__(self, channel: str) -> None:
@@ -40,12 +40,12 @@ class Announcer:
         self._process: int | None = None
         self._content = ""
         self.enabled = False
-        """Set by processes that serve. Changes by commands are found at the next look."""
+        """True in serving processes. Management commands do not notify; their changes are found at the next look."""
 
     def announce(self, content: str = "") -> None:
         """Notify after the commit of the open transaction, or now outside a transaction.
 
-        Announcements that share a notification share the content of the last one that has any.
+        If several announcements share one notification, it has the last content that is not empty.
         """
         if self.enabled and content:
             transaction.on_commit(partial(setattr, self, "_content", content))
@@ -76,8 +76,8 @@ class Announcer:
 class Listener(threading.Thread):
     """Call `on_notification` in this thread for each notification, and after each new connection.
 
-    Notifications may have been missed before a new connection. The listener has its own connection outside the pool.
-    `on_content` is called before with what each notification contains.
+    The call after a new connection is needed, because notifications may have been missed before it. The listener has
+    its own connection outside the pool. `on_content` is called first, with the content of each notification.
     """
 
     def __init__(
@@ -115,4 +115,4 @@ class Listener(threading.Thread):
                     self._on_content(notification.payload)
                     self._on_notification()
                 listening.is_watched = True
-                listening.execute("select")  # check the connection: a dead one would never deliver anything
+                listening.execute("select")  # check the connection, because a dead one would never deliver anything

@@ -1,4 +1,4 @@
-"""Check that the packages `jobs` and `liveness` are the control plane's, because a project may have its own."""
+"""Check that the packages `jobs` and `liveness` are ours. A host project may have packages of the same names."""
 
 import importlib
 from pathlib import Path
@@ -9,7 +9,7 @@ OURS = Path(__file__).resolve().parents[2]
 
 
 def refuse_others() -> None:
-    """Raise ImproperlyConfigured if Python finds another package in the place of one of ours."""
+    """Raise ImproperlyConfigured if Python finds another package under the name of one of ours."""
     for name in ("jobs", "liveness"):
         location = importlib.import_module(name).__file__
         if location is None or Path(location).resolve().parents[1] != OURS:

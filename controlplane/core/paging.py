@@ -1,4 +1,4 @@
-"""Lists of the API: one page at a time, within a limit on the size of an answer."""
+"""Pages of the API's lists, within a limit on the size of a response."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,11 +17,11 @@ from controlplane.core.rest import (
 )
 
 ANSWER_LIMIT = 8 * 1024 * 1024
-"""Largest size of the items of a list in bytes. Items beyond it move to the next page."""
+"""Largest size in bytes of the items on a page. Items beyond it move to the next page."""
 
 
 def paged(answer: type[serializers.Serializer], page: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a page in the form of `answer`, at most ANSWER_LIMIT bytes unless a single item is larger."""
+    """Return a page in the form of `answer`. Its items have at most ANSWER_LIMIT bytes, but a page has at least one."""
     rows: list[Any] = page["items"]
     item = type(shared_serializer(answer).fields["items"].child)
     items = within_limit(represent(item, row) for row in rows)
@@ -41,7 +41,7 @@ def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def ids_within_limit(rows: QuerySet[Any], heavy: Sequence[str]) -> list[Any]:
-    """Return the ids of the first rows whose heavy columns fit into an answer, and the id of the next row."""
+    """Return the ids of the first rows whose heavy columns fit into a response, and the id of the next row."""
     weight = "coalesce(octet_length(%(expressions)s::text), 0)"
     weights = [Func(F(column), template=weight, output_field=IntegerField()) for column in heavy]
     ids, size = [], 0
@@ -68,16 +68,16 @@ class PageFilter(StrictSerializer):
     namespace = TextField(required=False, max_length=90, help_text="One of those that the caller reaches.")
 
     heavy: ClassVar[Sequence[str]] = ()
-    """Columns that may be so large that the rows' sizes are measured before the rows are read."""
+    """Columns that may be large. The sizes of the rows are measured before the rows are read."""
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return the rows that match the filter, of all pages."""
         return rows
 
     def page(self, rows: QuerySet[Any], floor: UUID | None = None) -> dict[str, Any]:
-        """Return a page of these rows with the cursor of the next page, which is null on the last one.
+        """Return a page of these rows with the cursor of the next page. The cursor is null on the last page.
 
-        `floor` is the id down to which the rows were searched, if the search was limited. The next page starts there.
+        If the search was limited, `floor` is the id down to which rows were searched. The next page starts there.
         """
         filters = self.validated_data
         if "cursor" in filters:

@@ -1,7 +1,7 @@
 """Prepared statements: each connection plans a frequent statement once (PREPARE), and then runs it (EXECUTE).
 
-The driver can prepare statements by itself. But it sends several statements in one round trip only in a pipeline. If
-one fails there, the driver takes the later ones for prepared, although the database never saw them.
+The driver can prepare statements by itself. But it needs a pipeline to send several statements in one round trip. If a
+statement in a pipeline fails, the driver assumes that the later ones are prepared, but the database never saw them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,12 @@ PREPARED: "WeakKeyDictionary[psycopg.Connection[Any], dict[tuple[str, str], str]
 """Names of the prepared statements of each connection."""
 NUMBERS = count(1)
 LOST = (InvalidSqlStatementName, FeatureNotSupported)
-"""Errors of a lost prepared statement (as after DISCARD ALL), or of a result whose type a migration changed."""
+"""Errors of a prepared statement that is lost (as after DISCARD ALL), or whose result type a migration has changed."""
 
-# Without these settings PostgreSQL would plan each call, because it finds that cheaper, and would keep a plan made for
-# a small table while the table grows. Even so it reads a table of one row as a whole. Before PostgreSQL 18 the cost
-# counted for that would trigger compiling at each call, if a host project's connection has JIT on.
+# Without these settings PostgreSQL would plan each call again, because it estimates that to be cheaper. Or it would
+# keep a plan made for a small table while the table grows. It still scans a table of one row as a whole. Before
+# PostgreSQL 18, the estimated cost of that scan would start JIT compilation at each call, if a host project's
+# connection has JIT on.
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 BEGIN = "select " + ", ".join(
     f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
@@ -40,10 +41,10 @@ END = "select " + ", ".join(
 
 @transactions.retry_from_start
 def fetch_prepared_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]:
-    """Run frequent statements, prepared, in one round trip. Otherwise like `fetch_result_sets`.
+    """Run frequent statements as prepared statements, in one round trip. The result is that of `fetch_result_sets`.
 
-    A pooler that changes the connection with each transaction supports no prepared statements. Set
-    DATABASE_PREPARED_STATEMENTS to 0 then.
+    A pooler may change the connection with each transaction. Then prepared statements do not work: set
+    DATABASE_PREPARED_STATEMENTS to 0.
     """
     connection.ensure_connection()
     if connection.connection.prepare_threshold is None:
@@ -65,7 +66,7 @@ def fetch_prepared_sets(*statements: Statement[Any], **params: object) -> tuple[
 
 
 def fetch_prepared_rows(statement: Statement[Row], **params: object) -> list[Row]:
-    """Return the rows of a frequent statement; see `Statement.after`."""
+    """Return the rows of a frequent statement, run as a prepared statement. See `Statement.after`."""
     return fetch_prepared_sets(*statement.before, statement, **params)[-1]
 
 

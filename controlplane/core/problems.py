@@ -1,4 +1,4 @@
-"""Errors for people and programs: application/problem+json, in one shape everywhere."""
+"""Error responses for people and programs, as application/problem+json of one form."""
 
 import math
 import sys
@@ -30,12 +30,15 @@ UNCACHED = {"Cache-Control": "no-store"}
 RETRY_AFTER = 2
 """Seconds after which a caller may try again, unless the error gives another time."""
 LIMITING = frozenset({408, 429, 503})
-"""Statuses that ask the caller to try again later. 413 is not one: the same body would be too large again."""
+"""HTTP statuses that ask the caller to try again later. 413 is none: the same body would be too large again."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Problem(Exception):
-    """Error answer with its reason. Subclass names state what happened, and their docstring is the detail."""
+    """Error response of the API.
+
+    A subclass is named after what happened; its docstring is the detail for the caller.
+    """
 
     status = 409
     code = "conflict"
@@ -49,7 +52,7 @@ class Problem(Exception):
         return build_problem(self.status, self.code, self.detail, **self.facts)
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the answer. The fact `retry_after`, in seconds, overrides the usual time."""
+        """Return the headers of the response. `retry_after` among the facts, in seconds, overrides the usual time."""
         if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}
         return retry_headers(self.status, self.facts.get("retry_after"))
@@ -69,8 +72,10 @@ def build_problem(status: int, code: str, detail: str, **more: object) -> dict[s
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
-    """Handle errors for Django REST Framework. Return None for a fault of ours: it becomes a 500 with a logged
-    traceback."""
+    """Handle errors for Django REST Framework.
+
+    Return None for a bug of ours, so that it is logged and becomes a 500.
+    """
     headers: dict[str, str] = {}
     match error:
         case Problem():
@@ -91,7 +96,7 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse 
             return build_unavailable_response(error, JsonResponse, is_unknown=may_have_changed(context["request"]))
         case _:
             return None
-    # An error is a problem document even if the view answers in another format.
+    # An error is a problem document even if the view's responses have another format.
     content = JSONRenderer().render(body)
     return HttpResponse(content, status=body["status"], headers=headers, content_type=CONTENT_TYPE)
 
@@ -130,12 +135,12 @@ PAGE_OUTCOME_UNKNOWN = (
 
 
 def may_have_changed(request: HttpRequest | Request) -> bool:
-    """Return True if this thread's request may have changed something before the database was lost."""
+    """Return True if the request of this thread may have changed something before the database connection was lost."""
     return request.method not in SAFE_METHODS and database.may_have_changed()
 
 
 def build_unavailable_response(error: Exception, response_class: Callable[..., Any], *, is_unknown: bool) -> Any:
-    """Answer 503 for a temporary database error. With `is_unknown` the call may have changed something."""
+    """Return a 503 for a temporary database error. `is_unknown` means that the call may have changed something."""
     why = (classify(error) or UNREACHABLE).why
     log.error(why, error=str(error).strip().split("\n")[0], outcome_unknown=is_unknown)
     code, detail = ("outcome_unknown", OUTCOME_UNKNOWN) if is_unknown else ("database_unavailable", NOTHING_CHANGED)
@@ -148,7 +153,7 @@ def build_unavailable_response(error: Exception, response_class: Callable[..., A
 
 
 def answer_unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
-    """Answer 503 for a temporary error of the database: a page for a browser, a problem document for a program."""
+    """Return a 503 for a temporary database error: a page for a browser, a problem document for a program."""
     is_unknown = may_have_changed(request)
     answer: HttpResponse = build_unavailable_response(error, JsonResponse, is_unknown=is_unknown)
     if wants_page(request.path, request.headers.get("Accept", "")):
@@ -160,7 +165,7 @@ def answer_unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
 
 
 class DatabaseDown:
-    """Middleware that answers 503, never 500, for temporary database errors outside the API."""
+    """Middleware that turns temporary database errors outside the API into 503 instead of 500."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -176,7 +181,7 @@ class DatabaseDown:
 
 
 class OddInput:
-    """Middleware that answers 400 if a value outside the API is not a valid id, or cannot be stored."""
+    """Middleware that returns 400 if a value in a page's address or form is no valid id, or cannot be stored."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -195,7 +200,7 @@ WRONG_HOST = "The host name in this address is not in ALLOWED_HOSTS, so the cont
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request that Django refuses before any view runs."""
+    """Return the response to a request that Django refuses before any view runs."""
     if isinstance(exception, TooManyFilesSent):
         return HttpResponseBadRequest("The control plane accepts no files.")
     if isinstance(exception, DisallowedHost):
@@ -207,7 +212,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer an error that no view handled: 503 for a temporary database error, otherwise 500."""
+    """Return the response to an error that no view handled: 503 for a temporary database error, otherwise 500."""
     error = sys.exc_info()[1]
     if isinstance(error, Exception) and classify(error):
         return answer_unavailable(request, error)
@@ -219,6 +224,6 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-    """Answer 404 for addresses under /api that no view serves."""
+    """Return a 404 for addresses under /api that no view serves."""
     body = build_problem(404, "not_found", f"No call of this API is at {request.path}; /api/docs lists them.")
     return JsonResponse(body, status=404, headers=UNCACHED, content_type=CONTENT_TYPE)

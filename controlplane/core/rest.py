@@ -1,4 +1,4 @@
-"""Strict serializers and fields of the API, whose errors name the invalid field."""
+"""Strict serializers and fields of the API. Their errors name the invalid field."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from controlplane.core.json_bodies import size_of
 
 
 class StrictSerializer(serializers.Serializer):
-    """Serializer that refuses unknown fields, and lists the known ones."""
+    """Serializer that refuses unknown fields. The error lists the known fields."""
 
     def to_internal_value(self, data: object) -> Any:
         if isinstance(data, Mapping):
@@ -34,7 +34,7 @@ class StrictSerializer(serializers.Serializer):
         return self.validate_fields(data)
 
     def validate_fields(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Validate like the framework, but skip absent optional fields: these are most fields of a job."""
+        """Validate like DRF, but skip absent optional fields. Most fields of a job are absent."""
         values: dict[str, Any] = {}
         errors: dict[str, Any] = {}
         for name, (field, is_optional, check) in self.checks.items():
@@ -51,8 +51,7 @@ class StrictSerializer(serializers.Serializer):
 
     @cached_property
     def checks(self) -> "dict[str, tuple[serializers.Field[Any, Any, Any, Any], bool, Callable[[Any], Any] | None]]":
-        """Return for each field: the field, whether it may be missing without a default, and its `validate_NAME`
-        method."""
+        """Return (field, may it be missing without a default, its `validate_NAME` method) by the name of the field."""
         return {
             name: (
                 field,
@@ -64,12 +63,12 @@ class StrictSerializer(serializers.Serializer):
 
 
 def with_defaults(options: Mapping[str, object], **defaults: object) -> dict[str, Any]:
-    """Return options of a field, with defaults for those that are missing."""
+    """Return the options of a field. Missing options get these defaults."""
     return {**defaults, **options}
 
 
 class ChoiceField(serializers.ChoiceField):
-    """Choice of several words. The error for another word lists the valid ones."""
+    """One of several words. The error for any other word lists the valid words."""
 
     def __init__(self, choices: Any, **options: object) -> None:
         super().__init__(choices, **with_defaults(options))
@@ -79,9 +78,9 @@ class ChoiceField(serializers.ChoiceField):
 
 @cache
 def shared_serializer(serializer: Callable[[], Any]) -> Any:
-    """Return one shared instance per serializer class, because creating one takes longer than using it.
+    """Return one shared instance per serializer class, because creating an instance takes longer than using it.
 
-    Validation leaves no state in it.
+    Sharing is safe, because validation leaves no state in the instance.
     """
     return serializer()
 
@@ -96,7 +95,7 @@ def validate_body(serializer: Callable[..., Any], data: object) -> Any:
 
 
 class FreeTextField(serializers.CharField):
-    """Text of a program, unchanged, with line breaks. A number is not accepted as text."""
+    """Text from a program, kept unchanged with its line breaks. A number is not accepted as text."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**with_defaults(options, max_length=TEXT_LENGTH, trim_whitespace=False))
@@ -108,7 +107,7 @@ class FreeTextField(serializers.CharField):
 
 
 clean = RegexValidator(clean_text.CLEAN, clean_text.NOT_CLEAN, code="control_characters")
-"""Validator of every text that names something or gives a reason, in the API, in forms and on the command line."""
+"""Validator of all names and reasons, in the API, in forms and on the command line."""
 
 
 class TextField(FreeTextField):
@@ -166,13 +165,16 @@ class NumberField(serializers.FloatField):
 
 
 class TimeField(serializers.DateTimeField):
-    """Time in RFC 3339. Answers are in UTC."""
+    """Time in RFC 3339 format. Responses are in UTC."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**with_defaults(options, format=ISO_8601, input_formats=[ISO_8601], default_timezone=UTC))
 
     def to_internal_value(self, value: Any) -> datetime:
-        """Return the time, moved to the nearest bound if out of bounds: the year 9999 often means never."""
+        """Return the time.
+
+        If it is out of bounds, return the nearest bound, because the year 9999 often means never.
+        """
         return clamp_moment(super().to_internal_value(value))
 
     def to_representation(self, value: Any) -> Any:

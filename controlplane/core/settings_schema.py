@@ -1,4 +1,4 @@
-"""Typed settings: a dataclass of defaults that a Django setting and environment variables override."""
+"""Typed settings: a dataclass has the defaults; a Django setting and environment variables override them."""
 
 import dataclasses
 import difflib
@@ -23,11 +23,11 @@ Bytes = Annotated[int, "bytes"]
 T = TypeVar("T")
 
 OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
-"""Variables that Kubernetes adds to every pod for services with the same name as our settings."""
+"""Environment variables that Kubernetes sets in every pod for its services. Their names may look like our settings."""
 
 
 class Conf(Generic[T]):
-    """Settings of one app, read on first use and again when a test changes them.
+    """Settings of one app. They are read on first use, and again when a test changes them.
 
     `NAME = {"KEY": value}` in Django settings overrides the default of field `key`. The environment variable `NAME_KEY`
     overrides both.
@@ -40,20 +40,20 @@ class Conf(Generic[T]):
         setting_changed.connect(self._forget_settings, weak=False)
 
     def __call__(self) -> T:
-        """Return the settings. Raise ImproperlyConfigured with every value that cannot be read."""
+        """Return the settings. Raise ImproperlyConfigured, with a list of all invalid values, if there are any."""
         values, problems = self.read_settings()
         if problems:
             raise ImproperlyConfigured(" ".join(problems))
         return values
 
     def read_settings(self) -> tuple[T, list[str]]:
-        """Return the readable settings, and a sentence for each key that is unreadable or unknown."""
+        """Return the valid settings, and one sentence for each invalid or unknown key."""
         if self._cached is None:
             self._cached = self._parse_settings()
         return self._cached
 
     def list_overridden(self) -> list[str]:
-        """Return a sentence for each key that the environment sets to another value than the Django setting."""
+        """Return one sentence for each key in the Django settings that an environment variable overrides."""
         given: dict[str, Any] = dict(getattr(settings, self.name, {}))
         sentences = []
         for field, kind in typing.get_type_hints(self.schema, include_extras=True).items():
@@ -102,24 +102,24 @@ class Conf(Generic[T]):
 
 
 SECRET_WORDS = ("KEY", "SECRET", "URL")
-"""Words in the names of settings whose values are not shown."""
+"""A setting whose name contains one of these words is secret: its value is not shown."""
 
 
 def describe_override(setting: str, value: object, variable: str) -> str:
-    """Return a sentence that names the setting, the variable that wins, and both values unless they are secret."""
+    """Return a sentence that names a setting, its environment variable, and both values if they are not secret."""
     if any(word in variable for word in SECRET_WORDS):
         return f"{setting} is not used: the environment variable {variable} has another value and wins."
     return f"{setting} is {value!r} and is not used: the environment variable {variable}={os.environ[variable]} wins."
 
 
 def suggest_key(key: str, keys: list[str]) -> str:
-    """Return a hint to the key that was probably meant, or an empty text."""
+    """Return a hint with the key that was probably meant, or an empty text."""
     matches = difflib.get_close_matches(key.upper(), keys, 1)
     return f"{matches[0]} is probably meant" if matches else ""
 
 
 def parse_value(raw: object, kind: Any) -> Any:
-    """Return one value converted to the type of its field. Raise ValueError with what is allowed."""
+    """Return one value converted to the type of its field. Raise ValueError with a message that names valid values."""
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
     if Seconds in options:
         value = parse_duration(raw)

@@ -1,18 +1,18 @@
-"""Keys that sign the tokens of servers and of sessions: a check for weak keys, and how to make one."""
+"""Check of the keys that sign server tokens and sessions."""
 
 import re
 
 SHORTEST_KEY = 32
-"""Minimum length in characters. Anyone with one signed token can try shorter keys offline."""
+"""Minimum length in characters. A shorter key could be guessed offline by anyone with one signed token."""
 HOW_TO_MAKE = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
 PLACEHOLDER = re.compile(
     r"change.?(me|this|it)|replace.?(me|this|it)|(your|my|the|random).?secret|random.?characters", re.I
 )
-"""Words of example keys. A key copied from a document is public."""
+"""Words that mark example keys. A key that was copied from a document is public."""
 
 
 def explain_weak_key(name: str, key: str | bytes) -> str | None:
-    """Return a sentence about a weak key, without the key itself, or None for a good key.
+    """Return a sentence that explains why a key is weak, or None for a good key. The sentence does not contain the key.
 
     `name` is the setting that holds the key.
     """

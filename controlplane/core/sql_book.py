@@ -1,6 +1,6 @@
 """Books of SQL: `APP/sql/*.sql`, one per service. They are read and checked when the control plane starts.
 
-A book holds blocks. A block begins with a head and ends where the next one begins::
+A book consists of blocks. A block begins with a head, and ends where the next block begins::
 
     -- statement: retire_servers
     -- Mark lost servers without work NOT_RUNNING.
@@ -14,18 +14,18 @@ A book holds blocks. A block begins with a head and ends where the next one begi
     -- rule: is_lost(s)
     -- Expression about the row s.
 
-The columns of `returns` define the class of the rows (sql_rows.py). `row` names it if statements share one.
+The columns in `returns` define the class of the rows (sql_rows.py). `row` names this class if statements share it.
 
 A statement with a line `-- counted:` in its head has two variants. NAME leaves out the lines that begin with `--
-counted: `. NAME_counted includes them, and also takes the parameters listed in its head. So work that only some
-installations need costs the others nothing.
+counted: `. NAME_counted includes them, and also takes the parameters listed in its head. So installations that do not
+need this work do not pay for it.
 
-`{{name}}` inserts the block of that name, `{{app.name}}` one of another app, `{{is_lost(gone)}}` a rule about the row
-`gone`, and `{{NAME}}` a list of states or numbers. A sweeping statement has a line `-- due: select …`. The text above
-it, followed by this select, lists the ids that the statement would change.
+`{{name}}` inserts the block of that name. `{{app.name}}` inserts a block of another app, `{{is_lost(gone)}}` inserts a
+rule about the row `gone`, and `{{NAME}}` inserts a list of states or numbers. A sweeping statement has a line `-- due:
+select …`. The text above this line, followed by this select, lists the ids that the statement would change.
 
-Rows to update or delete are each looked up by key: `where j.id = any(array[ended.id])`. With a plain `=` PostgreSQL may
-read the whole table once for each row of `ended`. It does so if its statistics count no rows.
+Statements look up each row to update or delete by its key: `where j.id = any(array[ended.id])`. With a plain `=`,
+PostgreSQL may read the whole table once for each row of `ended` if its statistics count no rows.
 """
 
 import re
@@ -44,20 +44,20 @@ STATES: dict[str, str] = {}
 
 
 class BookError(Exception):
-    """Invalid book of SQL. The message names the place and the reason."""
+    """A book of SQL is invalid. The message names the place and the reason."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A statement, a step or a rule, as written in its book."""
+    """Block of a book: a statement, a step or a rule."""
 
     kind: str
     name: str
     subjects: tuple[str, ...]
-    """Rows that a rule is about, or the step that a step continues from."""
+    """Names of the rows that a rule is about, or of the step that this step continues from."""
     book: Path
     text: str
-    """Description in words."""
+    """Sentences in the head that describe the block."""
     takes: dict[str, str]
     """Parameters of a statement and their types."""
     returns: dict[str, str]
@@ -66,7 +66,7 @@ class Block:
     """Class name of a statement's rows, if it differs from the statement's name."""
     body: str
     counted: dict[str, str] | None = None
-    """Further parameters of the counting variant. None means that there is no such variant."""
+    """Additional parameters of the variant NAME_counted. None means that there is no such variant."""
 
     @property
     def place(self) -> str:
@@ -99,7 +99,7 @@ def load_blocks(app: str) -> dict[str, Block]:
 
 
 def list_variants(block: Block) -> Iterator[Block]:
-    """Yield a block without its counting lines and, if its head has `counted`, the variant with them."""
+    """Yield a block without its counting lines. If its head has `counted`, also yield the variant with these lines."""
     lines = block.body.split("\n")
     yield replace(block, body="\n".join(line for line in lines if not line.startswith(COUNTED)))
     if block.counted is not None:
@@ -167,7 +167,7 @@ def find_block(app: str, name: str, where: str) -> Block:
 
 @cache
 def compose_statement(app: str, name: str) -> str:
-    """Return the text of a block with all references filled in. `NAME_due` lists the ids a sweep would change."""
+    """Return the text of a block with all references filled in. For `NAME_due`, return the query of the due ids."""
     of_due = name.endswith("_due") and name not in load_blocks(app)
     block = find_block(app, name.removesuffix("_due") if of_due else name, app)
     return fill_references(app, block, select_body(block, of_due))
@@ -196,7 +196,7 @@ def fill_references(app: str, block: Block, body: str) -> str:
 
 
 def substitute_rows(block: Block, rows: list[str], where: str) -> str:
-    """Return the body of a block with its row names replaced by these."""
+    """Return the body of a block with its row names replaced by `rows`."""
     if rows and len(rows) != len(block.subjects):
         raise BookError(f"{where}: {block.name} is about {', '.join(block.subjects) or 'no row'}")
     names = {own: row for own, row in zip(block.subjects, rows, strict=False) if own != row}

@@ -1,7 +1,7 @@
 """Generator of the row classes of all statements, from the heads of the books.
 
-`python -m controlplane.core.sql_rows` writes APP/sql/rows/BOOK.py for each book, and APP/sql/statements.py. From them
-mypy knows each column. A test checks that they match the heads.
+`python -m controlplane.core.sql_rows` writes APP/sql/rows/BOOK.py for each book, and APP/sql/statements.py. These files
+give mypy the type of each column. A test checks that they match the heads.
 """
 
 from controlplane.core.sql_book import ROOT, Block, BookError, load_blocks
@@ -11,8 +11,8 @@ TYPES = {
     "uuid": "UUID", "text": "str", "int": "int", "bigint": "int", "float8": "float", "bool": "bool",
     "timestamptz": "datetime", "jsonb": "str", "void": "str",
 }  # fmt: skip
-"""Python types of the columns. JSON arrives as text, because Django decodes it for models, and other code does not need
-it."""
+"""Python types of the column types. JSON stays text: Django decodes it for models, and other code does not need its
+value."""
 IMPORTS = {"datetime": "from datetime import datetime", "UUID": "from uuid import UUID"}
 
 
@@ -33,7 +33,7 @@ def row_name(block: Block) -> str:
 def write_modules(app: str) -> dict[str, str]:
     """Return the texts of statements.py and of rows/BOOK.py for each book with row classes.
 
-    Raise BookError if two heads give one name to different rows.
+    Raise BookError if two heads use the same class name for different rows.
     """
     rows: dict[str, dict[str, str]] = {}
     books: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Running the statements of the books (sql_book.py), and using rules as ORM expressions."""
+"""Run the statements of the books (sql_book.py), and use rules as ORM expressions."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from controlplane.core.sql_book import BookError, check_books, compose_statement
 log = structlog.get_logger()
 
 RowKey = UUID | int | str
-"""Key by which a sweep identifies its rows."""
+"""Type of the ids by which a sweep identifies its rows."""
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 Other = TypeVar("Other", bound=tuple[Any, ...])
@@ -31,9 +31,9 @@ PIECE = re.compile(r"\bs\.(\w+)|%\((\w+)\)s")
 
 
 class SqlExpression(Func):
-    """SQL about a row `s` as an ORM expression: `s.name` is a field or an annotation of the queried model.
+    """ORM expression from SQL about a row `s`. In it, `s.name` is a field or an annotation of the queried model.
 
-    It takes a tenth of the Python time of Case, When and Q, which matters on a page that is loaded each second.
+    It takes a tenth of the Python time of Case, When and Q. This matters on pages that reload every second.
     """
 
     def __init__(self, text: str, output_field: "Field[Any, Any]", **params: object) -> None:
@@ -59,7 +59,7 @@ class SqlExpression(Func):
 
 @cache
 def split_expression(text: str) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Return text pieces, each with the column of `s` or the parameter after it, and the distinct columns."""
+    """Split SQL text at each `s.column` and each parameter. Return the pieces, and the distinct columns."""
     parts = [part or "" for part in (*PIECE.split(text), None, None)]
     pieces = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
     return pieces, list(dict.fromkeys(column for _, column, _ in pieces if column))
@@ -76,10 +76,10 @@ class Statement(Generic[Row]):
     """Statements that run first, in the same round trip."""
 
     def after(self, *others: "Statement[Any]") -> "Statement[Row]":
-        """Return this statement with others in front of it, in one round trip.
+        """Return this statement with other statements that run before it, in the same round trip.
 
-        All commit together, but each sees what was committed before it began itself. So a lock that the first takes
-        protects what the second reads.
+        All of them commit together. Each statement sees the changes that were committed before it began. So a lock that
+        the first statement takes protects the rows that the second statement reads.
         """
         return replace(self, before=others)
 
@@ -106,11 +106,11 @@ class Statement(Generic[Row]):
         batch: int | None = None,
         **params: object,
     ) -> list[Row]:
-        """Run a sweep and return its rows. If one row makes it fail, change all the others without it.
+        """Run a sweep and return its rows. If some row makes it fail, leave this row out and change all others.
 
-        `then` gets the rows in the same transaction. Beside the statement NAME there is NAME_due, which only lists the
-        ids that would change. Both are limited to `only` (ids, or null for all). The ids of the failed rows are added
-        to `left_out`; the next batch of the same sweep skips them.
+        `then` gets the rows in the same transaction. For a statement NAME there is a statement NAME_due that only lists
+        the ids that would change. Both take a parameter `only` (ids, or null for all). The ids of failed rows are added
+        to `left_out`, so that the next batch of the same sweep skips them.
         """
         bad: list[RowKey] = [] if left_out is None else left_out
         if batch is not None:
@@ -168,7 +168,7 @@ def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[li
 
 
 def read_result_sets(cursor: CursorWrapper, statements: Sequence[Statement[Any]]) -> tuple[list[Any], ...]:
-    """Return the rows of each statement from a cursor that holds their results one after the other."""
+    """Return the rows of each statement from a cursor that has run all of them."""
     result_sets = []
     for number, statement in enumerate(statements):
         if number:
@@ -184,7 +184,7 @@ def read_rows(row: type[Row], cursor: CursorWrapper) -> list[Row]:
     names = tuple([result.fname(place).decode() for place in range(result.nfields)])
     rows = cursor.fetchall()
     if names != fields:
-        # `s.*` during an upgrade: the table may already have columns that this code does not know.
+        # During an upgrade `s.*` may return new columns that this code does not know yet.
         places = [names.index(field) for field in fields]
         rows = [[values[place] for place in places] for values in rows]
     return [tuple.__new__(row, values) for values in rows]
@@ -212,7 +212,7 @@ class Statements:
 
 @contextmanager
 def prefer_key_lookups() -> Iterator[None]:
-    """Run a transaction in which PostgreSQL looks rows up by their keys.
+    """Run a transaction in which PostgreSQL prefers to look up rows by key.
 
     PostgreSQL cannot estimate how many rows each part of a batch statement returns, so it often reads whole tables. A
     batch has few rows, so lookups by key are faster.

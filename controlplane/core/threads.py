@@ -15,11 +15,11 @@ IDLE_AFTER = 0.05
 
 
 class Threads:
-    """Run calls in at most `number` threads, started on demand. Further calls wait in their order.
+    """Run calls in at most `number` threads, which are started on demand. More calls wait in their order.
 
     The threads are daemons, so a hanging call does not keep the process from ending. A thread that becomes idle calls
-    `when_idle`, for example to return its database connection to the pool. Returning it after each call would cost more
-    than many a call.
+    `when_idle`, for example to return its database connection to the pool. To return it after each call would cost more
+    than a short call itself.
     """
 
     def __init__(self, number: int, name: str, when_idle: Callable[[], object] | None = None) -> None:
@@ -28,8 +28,10 @@ class Threads:
         self._begun = self._busy = 0
 
     def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run the call in one of the threads, and return the future of its result. It runs to its end even if nothing
-        awaits it."""
+        """Run the call in one of the threads, and return the future of its result.
+
+        The call runs to its end even if nothing awaits the future.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._busy += 1
         if self._begun < min(self._busy, self._number):
@@ -43,7 +45,7 @@ class Threads:
             call, future = self._next_call()
             result, error = None, None
             try:
-                if not future.done():  # the caller gave up before a thread was free
+                if not future.done():  # the caller cancelled before a thread was free
                     result = call()
             except BaseException as raised:
                 error = raised

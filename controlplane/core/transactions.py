@@ -1,7 +1,7 @@
-"""Transactions that run again after temporary errors, and batches in which one bad row does not stop the others.
+"""Run transactions again after temporary errors, and process batches so that one bad row does not stop the others.
 
-All code locks rows in one order (servers, roots of executions, jobs, attempts, each by id). A deadlock is still
-possible in places: PostgreSQL ends one transaction, and only this module runs it again.
+All code locks rows in the same order: servers, roots of executions, jobs, attempts, and each of these by id. In a few
+places a deadlock is still possible. PostgreSQL then ends one transaction, and this module runs it again.
 """
 
 import random
@@ -29,7 +29,7 @@ TRIES = 4
 
 
 def is_database_down(error: Exception) -> bool:
-    """Return True if the database takes no writes or cannot be reached. No other step can then succeed either."""
+    """Return True if the database cannot be reached or takes no writes. Then no other step can succeed either."""
     temporary = classify(error)
     if temporary is None:
         return False
@@ -52,20 +52,21 @@ def can_connect() -> bool:
 
 
 def is_transient_error(error: Exception) -> bool:
-    """Return True if an error is about this session or this moment. Smaller batches would fail as well."""
+    """Return True if an error is temporary, so that smaller batches would fail as well."""
     return classify(error) is not None
 
 
 def retry_from_start(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Run a transaction again after a temporary error that left no changes, on a new connection if needed.
 
-    See `errors.Temporary.retries`. A lost connection also counts if it was lost before COMMIT was sent.
+    These errors have `errors.Temporary.retries`. The loss of the connection is also one, if it was lost before COMMIT
+    was sent.
     """
 
     @wraps(call)
     def call_with_retries(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if connection.in_atomic_block:
-            return call(*args, **kwargs)  # part of a transaction, which must be run again as a whole
+            return call(*args, **kwargs)  # the whole outer transaction must run again, not only this part
         for tries in range(1, TRIES + 1):
             try:
                 with database.watching_changes() as may_have_changed:
@@ -85,15 +86,15 @@ def retry_from_start(call: Callable[Parameters, Result]) -> Callable[Parameters,
 
 
 def retried_atomic(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Return a function that runs in a transaction, again after a temporary error (`retry_from_start`).
+    """Return a function that runs in a transaction, and runs again after a temporary error (`retry_from_start`).
 
-    Inside a transaction of its caller it runs as a part of that one, without retries.
+    If its caller already has a transaction, it runs as part of that transaction, without retries.
     """
     return retry_from_start(transaction.atomic(call))
 
 
 def record_left_out(step: str, row: object, error: Exception) -> None:
-    """Record in the log, the metrics and on the pages which item was left out of which step, and why."""
+    """Record that a step left out an item, and why: in the log, in the metrics and on the pages."""
     why = str(error).strip().split("\n")[0]
     log.error("A row was left out because it could not be written", step=step, row=str(row), error=why)
     try:
@@ -109,7 +110,7 @@ def record_left_out(step: str, row: object, error: Exception) -> None:
 
 @contextmanager
 def isolate_row(step: str, row: object) -> Iterator[None]:
-    """Process one item in its own transactions. If the database refuses it, record that and continue."""
+    """Process one item in separate transactions. If the database refuses it, record that and continue."""
     try:
         yield
     except DatabaseError as error:
@@ -123,9 +124,9 @@ def run_in_halves(
     items: Sequence[Any],
     left_out: Callable[[Any, DatabaseError], list[Result]],
 ) -> list[Result]:
-    """Process all items; if the database refuses that, each half in turn, down to the single item for `left_out`.
+    """Process all items. If that fails, process each half alone, and so on. Pass single bad items to `left_out`.
 
-    `do` is one transaction or a part of one. When it fails, it has changed nothing.
+    `do` is a transaction or a savepoint: if it fails, it has changed nothing.
     """
     try:
         return do(items)

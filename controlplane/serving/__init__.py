@@ -1,1 +1,1 @@
-"""Front between the web server and Django: it reads bodies, and limits concurrent calls."""
+"""Front between the web server and Django. It reads request bodies and limits concurrent calls."""

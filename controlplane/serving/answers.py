@@ -1,4 +1,4 @@
-"""Answers of calls."""
+"""Responses to calls, as the front sends them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from controlplane.core.problems import Problem
 from controlplane.core.unavailable_page import CONTENT_TYPE, build_unavailable_page, wants_page
 
 JSON = [("Content-Type", "application/json"), *problems.UNCACHED.items()]
-"""Headers of a JSON answer of the API."""
+"""Headers of a JSON response of the API."""
 
 BLOCK = 64 * 1024
 
@@ -23,18 +23,18 @@ class Answer(NamedTuple):
     headers: list[tuple[str, str]]
     body: bytes
     path: str | None = None
-    """The file to send instead of a body."""
+    """Path of a file that is sent instead of `body`."""
 
 
 class FileContent:
-    """A file that Django answers with: WSGI's `file_wrapper`. granian sends it from the disk."""
+    """File in a response of Django (WSGI's `file_wrapper`). granian sends it from the disk."""
 
     def __init__(self, file: Any, block_size: int = 8192) -> None:
         self.file = file
 
     @property
     def path(self) -> str | None:
-        """The path of the whole file. None for a part of one."""
+        """Path of the file if all of it is sent. None if only a part is sent."""
         name = getattr(self.file, "name", None)
         return name if isinstance(name, str) else None
 
@@ -51,7 +51,7 @@ class FileContent:
 
 
 def answered(django: Application, environ: Environ) -> Answer:
-    """Return the whole answer of Django. Runs in a thread, so that a slow reader holds no thread."""
+    """Return Django's whole response. This runs in a thread; sending does not, so a slow client holds no thread."""
     started: list[Any] = []
     content = django(environ, lambda *status: started.extend(status))
     path = content.path if isinstance(content, FileContent) else None
@@ -62,7 +62,7 @@ def answered(django: Application, environ: Environ) -> Answer:
             content.close()
     answer = Answer(int(started[0].split()[0]), started[1], body, path)
     if is_page(answer):
-        del content  # it refers to the request, the context and the shown rows
+        del content  # drop the reference to the request, the context and the shown rows
         collect_after_page()
     return answer
 
@@ -72,7 +72,7 @@ def is_page(answer: Answer) -> bool:
 
 
 def refuse_browser(problem: Problem, path: str, method: str, accept: str) -> Answer:
-    """Return the refusal as a page if a person opened this address in a browser."""
+    """Return a refusal: as a page if a person opened this address in a browser, otherwise as a problem document."""
     answer = refusal(problem)
     if problem.status not in problems.LIMITING or not wants_page(path, accept):
         return answer

@@ -1,6 +1,6 @@
-"""Bodies of requests: read before a call takes a place, within limits that a slow sender cannot use up for others.
+"""Read request bodies before their calls take a thread. A slow sender cannot use up the limits for others.
 
-When too much is being read at once, the slowest sender is refused and the newcomer gets its place.
+If too much is being read at once, the slowest sender is refused, so that a new body can be read.
 """
 
 import asyncio
@@ -13,13 +13,14 @@ from controlplane.serving.transfers import Transfer, Transfers
 GRACE = 5.0
 """Seconds that any body may take to arrive."""
 RATE = 32 * 1024
-"""Bytes per second that a longer body must keep: 1 MiB may take 37 s."""
+"""Minimum rate of a body that takes longer, in bytes per second: 1 MiB may take 37 s."""
 READ_AND_DROPPED = 8 * BODY_LIMIT
-"""Bytes read of a body that is too large. A client that is still sending would not read the response."""
+"""Bytes that are read of a body that is too large, because a client that is still sending would not read the
+response."""
 AT_ONCE, AT_ONCE_OF_ONE = 1024, 256
-"""Bodies that are read at the same time, of all callers and of one address."""
+"""Largest number of bodies that are read at the same time, from all callers and from one address."""
 BYTES, BYTES_OF_ONE = 64 * BODY_LIMIT, 16 * BODY_LIMIT
-"""Bytes that are kept of unfinished bodies, of all callers and of one address."""
+"""Largest number of bytes that are held of unfinished bodies, from all callers and from one address."""
 WITHOUT_BODY = {"GET", "HEAD", "OPTIONS", "TRACE"}
 
 
@@ -36,7 +37,7 @@ class Bodies:
         self._of: dict[str, Transfers] = {}
 
     async def read(self, request: Request) -> bytes | None:
-        """Return the body, or None if the client closed the connection before the end of it.
+        """Return the body, or None if the client closed the connection before its end.
 
         If the body is too large, return enough of it for Django to refuse it. Raise BodyTooSlow.
         """

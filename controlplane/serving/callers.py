@@ -1,4 +1,4 @@
-"""Callers, as far as they are known before Django and the database look at a call."""
+"""Recognize callers before Django and the database are asked, so that limits apply to each caller."""
 
 import re
 from collections import OrderedDict
@@ -19,17 +19,17 @@ SERVER_CALL = re.compile(
 )
 SIGN_IN = "/admin/login/"
 REMEMBERED = 10_000
-"""Number of valid tokens and sessions that are remembered."""
+"""Largest number of valid tokens and sessions that are remembered."""
 
 
 class Callers:
-    """Tokens and sessions that were valid recently. An invalid one gets no share of its own."""
+    """Tokens and sessions that were valid recently. Other calls count as calls of strangers, by their address."""
 
     def __init__(self) -> None:
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     def call(self, request: Request) -> Call:
-        """Return the lane of a call, and the key that its limits are counted by."""
+        """Return the lane of a call, and the key under which it counts for limits."""
         bearer = read_bearer(request.by_name.get("authorization", ""))
         if bearer and (token := token_of_server(request.path, bearer)) is not None:
             lane = Lane.CLAIM if request.path.endswith(("/claims", "/hints")) else Lane.HEARTBEAT_OR_REPORT
@@ -62,7 +62,10 @@ class Callers:
 
 
 def token_of_server(path: str, bearer: str) -> ServerToken | None:
-    """Return the well-signed token of the server, if this is a server's call about itself."""
+    """Return the server token if a server calls about itself and the token is signed correctly.
+
+    Otherwise return None.
+    """
     match = SERVER_CALL.fullmatch(path)
     if match is None or not bearer.startswith(tokens.SERVER_PREFIX):
         return None

@@ -1,8 +1,8 @@
-"""Choice of the idle worker to wake for a job: the least loaded one, and among equals the one that waited longest.
+"""Choose the idle worker to wake for a job: the least loaded worker, and among equals the one that waited longest.
 
-A process knows only the workers that wait at it. A clearly less loaded worker may wait at another process, which sees
-the same job at the same time. So a new job is left to that worker for a fraction of a second, but not longer, because
-it may also be asleep.
+A web process knows only the workers that wait at it. A clearly less loaded worker may wait at another web process that
+sees the same job at the same time. So a new job is left to that worker for a fraction of a second. It is not left
+longer, because that worker may not be waiting at all.
 """
 
 import heapq
@@ -13,11 +13,11 @@ from uuid import UUID
 from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
 CLEARLY_LESS = 0.25
-"""Difference in load above which one worker is clearly less loaded, as a part of what a worker can hold."""
+"""Difference in load above which a worker is clearly less loaded. Load is the used part of a worker's slots."""
 
 
 class Offer(NamedTuple):
-    """Namespace and tags of a server, which decide what jobs it may run."""
+    """Namespace and tags of a server. They decide which jobs it may run."""
 
     namespace: str
     tags: frozenset[str]
@@ -28,7 +28,10 @@ class Offer(NamedTuple):
 
 
 class Choice:
-    """Chooser among workers with these loads. `waiting` lists those that wait here, longest first."""
+    """Choice among workers with these loads.
+
+    `waiting` lists the workers that wait at this process, longest wait first.
+    """
 
     def __init__(self, loads: Sequence[WorkerLoad], waiting: Iterable[str]) -> None:
         self._places = {server: place for place, server in enumerate(waiting)}
@@ -44,9 +47,10 @@ class Choice:
     ) -> Iterator[tuple[UUID, str | None]]:
         """Yield each job with the worker to wake, or with None if the job is left to another process.
 
-        Yield nothing for jobs that no worker here may run. Each job counts as held by its worker, so the next job goes
-        to the least loaded worker after that. Workers that have `returned` without such a job come last, by how often.
-        Otherwise a worker that never claims, and so holds little, would always be first.
+        Yield nothing for jobs that no worker here may run. Each yielded job counts as load of its worker, so the next
+        job may go to another worker. `returned` counts how often each worker was woken for such a job and came back
+        without it. Such workers come last. Otherwise a worker that never claims, and so has little load, would always
+        be first.
         """
         self._returned = returned
         suited = [server for server, (offer, _) in self._workers.items() if offer.suits(server, row)]

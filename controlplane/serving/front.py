@@ -1,7 +1,7 @@
 """ASGI application in front of Django: reads bodies, limits calls, and sends answers.
 
-It decides on the event loop, without the database. A call that has its whole body takes a seat, which is a thread, and
-Django answers it there by WSGI. The answer is sent from the event loop again, so a slow client holds no thread.
+The front decides on the event loop, without the database. Once its whole body has arrived, a call takes a seat (a
+thread), and Django answers it there by WSGI. The event loop sends the response, so a slow client holds no thread.
 """
 
 import asyncio
@@ -37,13 +37,14 @@ from jobs.api.hints import NAMESPACE, TAGS
 log = structlog.get_logger()
 
 LOG_INTERVAL = 10.0
-"""Seconds between two lines of the log about refused calls."""
+"""Seconds between two log lines about refused calls."""
 DECISIVE_HEADERS = ("authorization", "host", "x-forwarded-proto")
-"""Headers that decide whether Django answers a call at all."""
+"""Headers that decide whether Django accepts a call at all."""
 LOOK_INTERVAL, LOOKS_FOR_SOCKETS = 0.1, 100
-"""Seconds between two looks for the sockets that granian listens on, and number of looks. It may use none of TCP."""
+"""Seconds between two looks for granian's listening TCP sockets, and largest number of looks. There may be no such
+socket."""
 IDLE_CLOSED_AFTER = 0.25
-"""Seconds after a signal to end, and between two repetitions, until connections without a request are closed."""
+"""Seconds from a signal to end until connections without a request are closed, and seconds until this is repeated."""
 WHOLE_SECONDS = re.compile("wait=([0-9]{1,9})")
 LIVE = Answer(200, JSON, b'{"status": "ok"}')
 
@@ -85,7 +86,7 @@ class Front:
         self._begin(loop)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Answer the two events of ASGI's lifespan."""
+        """Answer the start and stop events of ASGI's lifespan protocol."""
         await receive()
         self._begin(asyncio.get_running_loop())
         await send({"type": "lifespan.startup.complete"})
@@ -93,7 +94,7 @@ class Front:
         await send({"type": "lifespan.shutdown.complete"})
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer all waiting calls when the process gets a signal to end, because granian waits for them."""
+        """Let signals that end the process also answer all waiting calls, because granian waits for them."""
         self._limit_connections(loop, LOOKS_FOR_SOCKETS)
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
@@ -104,22 +105,22 @@ class Front:
                 if callable(before):
                     before(number, frame)
 
-            with suppress(ValueError):  # outside the main thread waiting calls are not cut short
+            with suppress(ValueError):  # not in the main thread: calls wait to their end
                 signal.signal(number, end)
 
     def _limit_connections(self, loop: asyncio.AbstractEventLoop, looks: int) -> None:
-        """Limit connections once granian listens, which is after ASGI's start-up."""
+        """Limit connections once granian listens. It begins to listen after ASGI's start event."""
         self._listening_ports = limit_connections()
         if not self._listening_ports and looks:
             loop.call_later(LOOK_INTERVAL, self._limit_connections, loop, looks - 1)
 
     def close(self) -> None:
-        """Answer all calls that wait."""
+        """Answer all waiting calls, because this process ends."""
         self._hints.close()
         self._waits.close()
 
     def _close_idle_connections(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close idle connections after a pause in which requests on their way arrive; repeat until the loop ends."""
+        """Close idle connections after a pause, in which late requests may arrive. Repeat this until the loop ends."""
 
         def close() -> None:
             close_idle_connections(self._listening_ports, self._busy_ports)
@@ -146,15 +147,17 @@ class Front:
             await self._sender.send(call.key, answer, send)
 
     async def answer(self, request: Request, call: Call) -> Answer | None:
-        """Return the answer, or None if the client has closed its connection."""
+        """Return the response, or None if the client has closed its connection."""
         if call.lane == Lane.CLAIM and request.method == "GET" and request.path.endswith("/hints"):
             return await self._answer_hint(request, call)
         answer_now = partial(self._answer_now, request, call)
         return await self._waits.answer(call.key, answer_now, request.disconnected)
 
     async def _answer_hint(self, request: Request, call: Call) -> Answer | None:
-        """Let the call wait for work. Django checks the first call of a server, and each call that it refused
-        before."""
+        """Let the call wait for work.
+
+        Return None if Django must answer: the first call of a server, or a call like one it refused.
+        """
         decisive = (request.by_name.get(name, "").encode() for name in DECISIVE_HEADERS)
         credential = sha256(b"\n".join(decisive)).digest()
         offer, seconds = self._hints.offer_of(call.key, credential), seconds_asked(request.query)
@@ -201,6 +204,6 @@ class Front:
 
 
 def seconds_asked(query: str) -> float:
-    """Return the seconds of `wait=SECONDS`, or 0 for anything else, which Django must check."""
+    """Return the seconds of `wait=SECONDS`. Return 0 for any other text; Django must check it."""
     seconds = WHOLE_SECONDS.fullmatch(query)
     return float(seconds[1]) if seconds and int(seconds[1]) <= LONGEST_WAIT else 0.0

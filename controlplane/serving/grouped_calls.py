@@ -1,4 +1,4 @@
-"""Calls that share a statement with others of their kind, so they take no seat: plain heartbeats and single jobs."""
+"""Calls that share an SQL statement with others of their kind and take no seat: plain heartbeats, and single jobs."""
 
 from collections import Counter
 from collections.abc import Awaitable
@@ -15,11 +15,12 @@ from jobs.services.heartbeats import PlainHeartbeat
 from jobs.services.submission import SingleJob
 
 THREADS = 4
-"""Threads for heartbeats. A hanging statement keeps one of them; the next heartbeats use another."""
+"""Number of threads for heartbeats. If a statement hangs in one thread, later heartbeats use another."""
 SINGLE_JOB_THREADS = 2
-"""Threads for single jobs, for the same reason."""
+"""Number of threads for single jobs, for the same reason."""
 SINGLE_JOBS, SINGLE_JOBS_OF_ONE = 256, 32
-"""Single jobs that may wait for their statement at once, of all callers and of one. Further ones take a seat."""
+"""Largest number of single jobs that wait for their statement at once, of all callers and of one. More jobs take
+seats."""
 
 
 class GroupedCalls:
@@ -53,7 +54,7 @@ class GroupedCalls:
                 return await grouped_answer(201, self._store(single.traced(trace)))
         finally:
             self._storing[key] -= 1
-            self._storing += Counter()  # drops callers without waiting jobs
+            self._storing += Counter()  # remove callers that have no waiting job
 
 
 async def grouped_answer(status: int, content: Awaitable[bytes | None]) -> Answer | None:

@@ -1,9 +1,9 @@
-"""Idle workers that wait for work. Each holds a socket, but no thread and no database connection.
+"""Let idle workers wait for work. Each waiting worker holds a socket, but no thread and no database connection.
 
-One look at the jobs that they could claim serves all of them. It happens when work is announced, when a worker
-arrives for which the last look may have found work, and every second. Then as many workers are woken as there are
-jobs, the least loaded first (see choice). Each gets its share, so that jobs submitted together do not all go to the
-first worker that claims.
+One query (a *look*) finds the claimable jobs for all of them. A look happens when work is announced, when a worker
+arrives for which the last look may have found work, and every second. Then as many workers are woken as there are jobs,
+the least loaded first (see choice.py). Each worker is told how many jobs to claim, so that jobs that were submitted
+together do not all go to the first worker that claims.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 log = structlog.get_logger()
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks without an announcement. Jobs that become due are not announced."""
+"""Seconds between two looks without an announcement. It finds jobs that became due, because these are not announced."""
 LOOK_PAUSE = 0.005
-"""Seconds between two looks. Announcements within them share the next look."""
+"""Minimum number of seconds between two looks. Announcements in this time share the next look."""
 CLAIMED_WITHIN = 0.25
-"""Seconds in which a woken worker claims. Until then no other worker is woken for the same job."""
+"""Seconds that a woken worker has to claim. Until then no other worker is woken for the same job."""
 BETTER_FIRST = 0.1
 """Seconds for which a new job is left to a clearly less loaded worker that may wait at another process."""
 COMPARED = 20
-"""Workers that are compared beyond the number of jobs: those that waited longest. The least loaded are woken."""
+"""Number of workers to compare in addition to the number of jobs. The longest waiting workers are compared."""
 LISTED = 100
-"""Jobs per set of tags of a namespace that a look finds, however few workers wait, because each may take several."""
+"""Largest number of jobs that a look finds per namespace and set of tags. Each worker may take several jobs."""
 WAITING, REMEMBERED = 5_000, 20_000
-"""Servers that may wait at once, and servers whose offers are remembered."""
+"""Largest number of servers that wait at once, and of servers whose offers are remembered."""
 
 
 class LastSearch(NamedTuple):
-    """Time of a look, the offers for which it looked, and what it found."""
+    """Time of a look, the offers that it served, and the jobs that it found."""
 
     at: float
     offers: Collection[Offer]
@@ -69,14 +69,14 @@ class WorkHints:
         self._look, self._read_loads, self._threads = look, read_loads, Threads(1, "hints")
         self._offers: OrderedDict[str, tuple[bytes, Offer]] = OrderedDict()
         self._waiting: dict[str, Waiter] = {}
-        self._seen: dict[UUID, float] = {}  # waiting jobs, with the time when they were first seen
-        self._hinted: dict[UUID, tuple[float, str]] = {}  # jobs for which a worker was woken recently: time and worker
-        self._claiming: dict[
-            str, tuple[float, int]
-        ] = {}  # workers woken recently that are not back: time and number of jobs
-        self._returned: dict[
-            UUID, Counter[str]
-        ] = {}  # by job: workers that came back without it although woken for it, and how often
+        # Waiting jobs, each with the time when a look first found it.
+        self._seen: dict[UUID, float] = {}
+        # Jobs for which a worker was woken recently, each with the time and the worker.
+        self._hinted: dict[UUID, tuple[float, str]] = {}
+        # Recently woken workers that have not called again, each with the time and the number of jobs.
+        self._claiming: dict[str, tuple[float, int]] = {}
+        # By job: how often each worker was woken for it but called again without having claimed it.
+        self._returned: dict[UUID, Counter[str]] = {}
         self._last_look = NOTHING_YET
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -84,9 +84,10 @@ class WorkHints:
         self._is_closed = False
 
     def offer_of(self, server: str, credential: bytes) -> Offer | None:
-        """Return the offer of a server if Django has accepted a call with this credential. An offer never changes.
+        """Return the offer of a server if Django has accepted a call with this credential.
 
-        `credential` is a digest, so a server fills one entry, whatever headers it sends.
+        The offer of a server never changes. `credential` is a digest, so a server uses one small entry, whatever
+        headers it sends.
         """
         known, offer = self._offers.get(server, (b"", None))
         return offer if known == credential else None
@@ -99,7 +100,7 @@ class WorkHints:
         return known
 
     async def wait(self, server: str, offer: Offer, seconds: float, gone: Callable[[], Awaitable[Any]]) -> int | None:
-        """Wait until there is work, for `seconds` at most. Return how many jobs the worker should claim.
+        """Wait at most `seconds` until there is work. Return how many jobs the worker should claim.
 
         Return None if the client has disconnected.
         """
@@ -109,7 +110,7 @@ class WorkHints:
             return 0
         waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
-        # The worker has claimed what it wanted of the jobs it was woken for.
+        # The worker is back: of the jobs that it was woken for, it has claimed those that it wanted.
         self._claiming.pop(server, None)
         for job in [job for job, hinted in self._hinted.items() if hinted[1] == server]:
             del self._hinted[job]
@@ -150,8 +151,7 @@ class WorkHints:
     def _may_have_work(self, waiter: Waiter) -> bool:
         """Return True if a look may find work for this worker.
 
-        Jobs since the last look were announced. So if the last look is recent, was for this offer and found nothing,
-        there is nothing to see.
+        New jobs are announced. So a look is useless if the last look is recent, was for this offer and found nothing.
         """
         at, offers, claimable = self._last_look
         return (
@@ -193,9 +193,9 @@ class WorkHints:
     def _read_work(
         self, waiting: Sequence[Waiter], offers: Collection[Offer], hinted: Collection[UUID]
     ) -> tuple[list[ClaimableJobs], list[WorkerLoad] | None]:
-        """Return the claimable jobs, and the loads of workers that may be woken for jobs without a woken worker.
+        """Return the claimable jobs, and the loads of the workers that may be woken for them.
 
-        The loads are None if there are no such workers. This runs in another thread.
+        The loads are None if no worker needs to be woken. This runs in another thread.
         """
         claimable = self._look(max(len(waiting), LISTED), offers)
         compared: dict[UUID, None] = {}
@@ -219,8 +219,8 @@ class WorkHints:
     def _exchange_hints(self) -> None:
         """Exchange hints between workers that got each other's jobs.
 
-        A claim takes the first jobs, even if another worker was woken for them. So a worker that is back without its
-        job may have lost it to a worker that is still claiming. That worker then gets the first one's job.
+        A claim takes the first jobs, even if another worker was woken for them. So if a worker is back without its job,
+        another woken worker may have claimed that job. The first worker then takes over the other worker's job.
         """
         waits_for = Counter(server for _, server in self._hinted.values())
         others = [
@@ -229,8 +229,10 @@ class WorkHints:
         self._hinted.update(zip(self._returned.keys() - self._hinted.keys(), others, strict=False))
 
     def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
-        """Wake the least loaded workers for jobs without a woken worker. Return True if a job is left to others for
-        now."""
+        """Wake the least loaded workers for jobs without a woken worker.
+
+        Return True if a job is left to workers at another process for now.
+        """
         now = time.monotonic()
         choice = Choice(loads, self._waiting)
         is_one_left, shares = False, Counter[str]()

@@ -1,4 +1,4 @@
-"""Calls with a token skip the middleware for browsers, which takes longer than the calls themselves."""
+"""Skip the middleware for browsers in calls with a token. It would take longer than the calls themselves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,12 +23,12 @@ CALLS = "/api/v1/"
 
 
 def brings_token(request: HttpRequest) -> bool:
-    """Return True for a call that is decided by its token, so that its session is not read."""
+    """Return True for a call that authenticates by token, so its session is not read."""
     return request.path_info.startswith(CALLS) and bool(read_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
 
 
 class LeanCalls:
-    """Mixin for a handler of Django. All other middleware stays in place for these calls."""
+    """Mixin for Django's request handlers. It keeps all other middleware for these calls."""
 
     _middleware_chain: Callable[[HttpRequest], HttpResponse]
 

@@ -1,4 +1,4 @@
-"""Limits of a web process: how many calls it answers at once, and what each connection may use."""
+"""Limits of a web process: its number of threads, and the resources of each connection."""
 
 import os
 import resource
@@ -11,12 +11,12 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 FEWEST = 3
-"""Smallest number of threads: one for outside calls, one for probes and sign-ins, one for servers."""
+"""Minimum number of threads: one for outside calls, one for probes and sign-ins, one for servers."""
 SOCKETS = 65_536
 SILENT_AFTER = 5
-"""Seconds that the kernel holds back a connection until its first byte arrives."""
+"""Seconds that the kernel holds back a new connection until its first byte arrives."""
 UNREAD_AFTER = 30
-"""Seconds after which the kernel ends a connection whose client acknowledges nothing, or has no room for more."""
+"""Seconds after which the kernel ends a connection if its client acknowledges nothing or accepts no more data."""
 SEND_BUFFER = 128 * 1024
 """Bytes of an answer that the kernel buffers (Linux doubles this). By default it buffers megabytes."""
 
@@ -24,9 +24,10 @@ log = structlog.get_logger()
 
 
 def threads() -> int:
-    """Return WEB_THREADS, or a number that suits the machine and leaves two database connections to grouped calls.
+    """Return WEB_THREADS.
 
-    Raise ImproperlyConfigured.
+    Without it, return a number for this machine that leaves two database connections to grouped calls. Raise
+    ImproperlyConfigured.
     """
     if not (text := os.environ.get("WEB_THREADS", "")):
         suitable = min(8, 2 * (os.cpu_count() or 1) + 1)
@@ -38,7 +39,7 @@ def threads() -> int:
 
 
 def raise_limit_of_sockets() -> None:
-    """Raise the limit of open files as far as this process may, because each connection holds one."""
+    """Raise the limit of open files as far as this process may, because each connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = SOCKETS if hard == resource.RLIM_INFINITY else min(SOCKETS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -46,10 +47,10 @@ def raise_limit_of_sockets() -> None:
 
 
 def limit_connections() -> set[int]:
-    """Set what every connection inherits from the socket that granian listens on (Linux). Return the ports.
+    """Set options that all connections inherit from granian's listening sockets (Linux). Return the ports.
 
-    granian has no such options, and shows no connection to an application. It ends connections that send no complete
-    head in time by itself (`--http1-header-read-timeout`).
+    granian has no settings for them and does not show its connections to the application. It does end connections that
+    send no complete head in time (`--http1-header-read-timeout`).
     """
     ports = set()
     for listening in listening_sockets():
@@ -64,10 +65,10 @@ def limit_connections() -> set[int]:
 
 
 def close_idle_connections(listening_ports: Container[int], busy_ports: Container[int]) -> None:
-    """Close connections to these ports on which no request has arrived, so that the process can end (Linux).
+    """Close connections to these ports that have no request yet, so that the process can end (Linux).
 
-    granian waits for them until `--http1-header-read-timeout`. Browsers open such connections in advance. `busy_ports`
-    are the ports of clients whose request is in progress.
+    Browsers open such connections in advance, and granian would wait for them until `--http1-header-read-timeout`.
+    `busy_ports` are the ports of clients whose request is in progress.
     """
     for one in tcp_sockets():
         with suppress(OSError):  # not connected

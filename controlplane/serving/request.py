@@ -1,7 +1,7 @@
-"""Request as the front reads it from ASGI, and as Django gets it by WSGI.
+"""Request that the front reads from ASGI and passes to Django by WSGI.
 
-Decisions before Django use the same values that Django will see. So no spelling of a header, a cookie or a method can
-look like another caller's.
+The front decides by the same values that Django will see. So no odd spelling of a header, a cookie or a method can make
+a call look like a call of another caller.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Request:
 
     @cached_property
     def caller(self) -> str:
-        """Return the address that limits count by. Behind a trusted proxy it is the address that the proxy sends."""
+        """Return the address under which a call counts for limits. A trusted proxy sends this address in a header."""
         forwarded = self.by_name.get("x-forwarded-for", "") if settings.BEHIND_TLS else ""
         return network(client_address(self.peer, forwarded))
 
@@ -111,7 +111,7 @@ class Request:
             "wsgi.run_once": False,
             "wsgi.input": BytesIO(body),
         }
-        # A name with an underscore would look like the one with a hyphen.
+        # WSGI cannot tell a header name with an underscore from the same name with a hyphen, so the former is dropped.
         environ |= {
             "HTTP_" + name.upper().replace("-", "_"): value for name, value in self.by_name.items() if "_" not in name
         }

@@ -12,7 +12,7 @@ class Asgi(Protocol):
 
 
 async def serve_by_rsgi(application: Asgi, scope: Any, protocol: Any) -> None:
-    """Answer a request of RSGI with an ASGI application.
+    """Answer an RSGI request with an ASGI application.
 
     RSGI hides header values that are not ASCII, and does not wait for a client that reads slowly.
     """

@@ -1,7 +1,7 @@
-"""Seats: which call gets a thread when there are more calls than threads.
+"""Seats: decide which call gets a thread if there are more calls than threads.
 
-A call takes a seat, which is a thread, or waits in the line of its lane. Seats and lines are limited by lane and by
-caller, so that no caller takes the seats of others. Nothing here waits for the network or the database.
+A call takes a seat (a thread), or waits in the line of its lane. Seats and lines are limited by lane and by caller, so
+that no caller uses up the seats of others. Nothing here waits for the network or the database.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from controlplane.core.problems import Problem
 from liveness.services.tokens import ServerToken
 
 WAIT = 2.0
-"""Seconds that a call waits for a seat."""
+"""Longest time in seconds that a call waits for a seat."""
 LINE_OF_ONE = 32
-"""Calls of one caller that may wait in a lane."""
+"""Largest number of waiting calls of one caller in a lane."""
 OF_ONE_SERVER = 2
-"""Seats of one server: one for its heartbeat, one for its claim or report."""
+"""Largest number of seats of one server: one for its heartbeat, one for its claim or report."""
 
 
 class Lane(IntEnum):
-    """Kinds of calls. Among waiting calls, those of the lowest lane go first."""
+    """Kinds of calls. Waiting calls of the lowest lane go first."""
 
     HEARTBEAT_OR_REPORT = 0
     CLAIM = 1
@@ -32,7 +32,7 @@ class Lane(IntEnum):
 
 
 LINES = {"servers": 1024, "PROBE": 64, "SIGN_IN": 64, "known": 128, "strangers": 64}
-"""Calls that may wait at once, by line."""
+"""Largest number of waiting calls in each line."""
 GROUPS = {
     Lane.HEARTBEAT_OR_REPORT: ("all", "servers"),
     Lane.CLAIM: ("all", "servers"),
@@ -40,17 +40,17 @@ GROUPS = {
     Lane.SIGN_IN: ("all", "outside", "SIGN_IN"),
     Lane.GENERAL: ("all", "outside", "GENERAL"),
 }
-"""Groups whose seat limits a lane shares."""
+"""Groups of each lane. The lanes of a group share a limit of seats."""
 
 
 class Call(NamedTuple):
     lane: Lane
     key: str
-    """Caller that limits count: a server, a token, a session, or the address of a stranger."""
+    """Key of the caller for limits: a server, a token, a session, or the address of a stranger."""
     is_strange: bool = False
-    """True if its token or session is not known yet."""
+    """True if the caller's token or session is not known yet."""
     token: ServerToken | None = None
-    """Token of the server that calls about itself."""
+    """Token of a server that calls about itself."""
 
     @property
     def line(self) -> str:
@@ -67,7 +67,7 @@ class Waiting(NamedTuple):
 
 
 class TooManyCalls(Problem):
-    """Too many of your calls are under way at once; other callers need their share. Try again."""
+    """Too many of your calls are in progress at once, and other callers need their share. Try again."""
 
     status = 429
     code = "too_many_calls"
@@ -83,8 +83,8 @@ class Overloaded(Problem):
 class Seats:
     """Pool of `number` seats, at least 3.
 
-    General calls take all but two seats, and one caller takes at most half of those. Probes take one seat and sign-ins
-    take one, but one seat is always left for servers. Servers leave one seat for all others.
+    General calls take all seats except two, and one caller takes at most half of these. Probes take at most one seat
+    and sign-ins take at most one, but one seat is always left for servers. Servers leave one seat for all other calls.
     """
 
     def __init__(self, number: int) -> None:
@@ -103,7 +103,7 @@ class Seats:
         self._in_line: Counter[str] = Counter()
 
     async def take(self, call: Call, gone: Callable[[], Awaitable[None]]) -> bool:
-        """Take a seat, and return True. Return False if the client is `gone` before a seat is free.
+        """Take a seat and return True. Return False if the client disconnects (`gone`) before a seat is free.
 
         Give the seat back with `leave`. Raise TooManyCalls or Overloaded.
         """
@@ -112,7 +112,7 @@ class Seats:
             return True
         waiting = self._stand_in_line(call)
         seat = waiting.seat
-        self._hand_out()  # callers that already wait may be at their limit
+        self._hand_out()  # a seat may be free although others wait, because these callers are at their limit
         if seat.done():
             return True
         leaves = asyncio.ensure_future(gone())
@@ -141,7 +141,7 @@ class Seats:
         self._hand_out()
 
     def _stand_in_line(self, call: Call) -> Waiting:
-        """Add the call to its line. In a full line the caller with the most calls loses its last one.
+        """Add the call to its line. If the line is full, the caller with the most calls in it loses its last call.
 
         Raise TooManyCalls or Overloaded.
         """
@@ -171,7 +171,7 @@ class Seats:
         self._taken_by[call.key] += 1
 
     def _hand_out(self) -> None:
-        """Give free seats to waiting calls: by lane, and inside a lane to each caller in its turn."""
+        """Give free seats to waiting calls, by lane. Inside a lane the callers take turns."""
         for lane in Lane:
             while line := next((line for line in self._waiting[lane].values() if self._has_seat(line[0].call)), None):
                 waiting = line[0]

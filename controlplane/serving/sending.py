@@ -1,4 +1,4 @@
-"""Sending answers to clients that may read slowly or not at all."""
+"""Send responses to clients that may read slowly or not at all."""
 
 import asyncio
 from collections import Counter
@@ -10,19 +10,19 @@ from controlplane.serving.request import Send
 from controlplane.serving.transfers import Transfer, Transfers
 
 CHUNK = 64 * 1024
-"""Bytes sent at once. A larger answer is counted until its client has read it."""
+"""Bytes sent at once. A response that is larger counts for the limits until its client has read it."""
 GRACE = 10.0
-"""Seconds that a client may take to read any answer."""
+"""Seconds that a client may take to read any response."""
 RATE = 32 * 1024
-"""Bytes per second at which a client must read a larger answer."""
+"""Minimum rate in bytes per second at which a client must read a response that takes longer."""
 UNREAD_AT_ONCE, UNREAD, UNREAD_OF_ONE = 4096, 256 * 1024 * 1024, 32 * 1024 * 1024
-"""Limits of larger answers that are not read yet: their number, their bytes, and their bytes for one caller."""
+"""Limits of large responses that are not read yet: their number, their bytes, and the bytes for one caller."""
 WAIT = GRACE + 5.0
-"""Seconds that a call waits until earlier answers to the same caller have been read."""
+"""Seconds that a call waits until the same caller has read earlier responses."""
 
 
 class AnswersUnread(Problem):
-    """Too many earlier answers to you have not been read yet. Read them to the end, then try again."""
+    """You have not read too many earlier responses yet. Read them to the end, then try again."""
 
     status = 503
     code = "answers_unread"
@@ -35,7 +35,7 @@ class Sender:
         self._has_ended = asyncio.Condition()
 
     async def wait_for_reader(self, key: str) -> None:
-        """Return when the caller `key` has read enough of earlier answers. Raise AnswersUnread after WAIT seconds."""
+        """Wait until the caller `key` has read enough of earlier responses. Raise AnswersUnread after WAIT seconds."""
         if self._unread_by[key] < UNREAD_OF_ONE:
             return
         try:
@@ -45,7 +45,7 @@ class Sender:
             raise AnswersUnread from None
 
     async def send(self, key: str, answer: Answer, send: Send) -> None:
-        """Send an answer. If its client reads too slowly, stop in the middle: granian then closes the connection."""
+        """Send a response. If its client reads too slowly, stop in the middle; granian then closes the connection."""
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
         is_large = len(answer.body) > CHUNK
         if is_large and not any(name.lower() == "content-length" for name, _ in answer.headers):
@@ -72,6 +72,6 @@ class Sender:
             finally:
                 self._transfers.remove(transfer)
                 self._unread_by[key] -= len(body)
-                self._unread_by += Counter()  # drops the callers that have read everything
+                self._unread_by += Counter()  # remove callers that have read everything
                 async with self._has_ended:
                     self._has_ended.notify_all()

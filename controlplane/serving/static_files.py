@@ -1,4 +1,4 @@
-"""Static files, served from the packages that contain them, without `collectstatic`."""
+"""Static files that are served from the packages that contain them, without `collectstatic`."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from django.contrib.staticfiles.storage import StaticFilesStorage
 
 
 class WithoutSourceMaps(AppDirectoriesFinder):
-    """Finder of the apps' static files without source maps, which are the largest files and not needed by pages."""
+    """Finder of the apps' static files without source maps. These are the largest files, and pages do not need them."""
 
     def find(self, path: str, *args: Any, **options: Any) -> Any:
         return [] if path.endswith(".map") else super().find(path, *args, **options)
@@ -21,7 +21,7 @@ class WithoutSourceMaps(AppDirectoriesFinder):
 
 
 class PackageFiles(StaticFilesStorage):
-    """Storage whose URLs change with a file's content, so that browsers can cache the file."""
+    """Storage in which the URL of a file changes with its content, so that browsers can cache the file."""
 
     def url(self, name: str | None) -> str:
         address = super().url(name)

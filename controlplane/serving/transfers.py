@@ -1,17 +1,17 @@
-"""Bodies and answers in transfer: a slow client must not use up what others need.
+"""Request and response bodies in transfer. Limits keep slow clients from using up the memory that others need.
 
 A client must keep a minimum rate: each transferred byte extends its deadline. So the transfer with the earliest
-deadline is the slowest. When a limit is reached, the slowest transfer is ended to make room for a new one.
+deadline is the slowest. If a limit is reached, the slowest transfer is ended to make room for a new transfer.
 """
 
 import asyncio
 
 
 class Transfer:
-    """Body or answer in transfer.
+    """Request or response body in transfer.
 
     It may pause for less than `grace` seconds, and must keep `rate` bytes/s after the first `grace` seconds. `timeout`
-    is the timeout that it runs in.
+    is the asyncio timeout around the transfer.
     """
 
     def __init__(self, timeout: asyncio.Timeout, grace: float, rate: float) -> None:
@@ -32,7 +32,7 @@ class Transfer:
 
 
 class Transfers:
-    """Transfers that share two limits: their number, and the bytes that they hold in memory."""
+    """Set of transfers with two limits: their number, and the bytes that they hold in memory."""
 
     def __init__(self, number_limit: int, bytes_limit: int) -> None:
         self._number_limit, self._bytes_limit = number_limit, bytes_limit
@@ -58,5 +58,5 @@ class Transfers:
             self.remove(slowest)
 
     def remove(self, transfer: Transfer) -> None:
-        """Stop counting a transfer. It may have been removed before."""
+        """Stop counting a transfer, if it still counts."""
         self.held -= self._held.pop(transfer, 0)

@@ -1,6 +1,6 @@
-"""Calls that wait for a change. Each holds its socket, and takes a thread only while it is checked.
+"""Let calls wait for a change. Each waiting call holds its socket, and takes a thread only while it is checked.
 
-controlplane.core.long_polls defines which answers may be held back.
+controlplane.core.long_polls defines which responses may be held back.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from controlplane.core.long_polls import NOT_YET
 from controlplane.serving.answers import Answer
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
-"""Seconds between two checks. Each pause is 1.5 times the one before."""
+"""Seconds between two checks. Each pause is 1.5 times the previous pause."""
 WAITS, WAITS_OF_ONE = 1000, 100
-"""Calls that may wait at once, of all callers and of one. Further calls are answered at once."""
+"""Largest number of calls that wait at the same time, of all callers and of one. More calls are answered at once."""
 
 
 class Waits:
@@ -32,7 +32,7 @@ class Waits:
         answer_now: Callable[[bool], Awaitable[Answer | None]],
         gone: Callable[[], Awaitable[None]],
     ) -> Answer | None:
-        """Return the answer of the call, held back as long as it allows. Return None if the client has disconnected.
+        """Wait as long as the call allows, then return its response. Return None if the client has disconnected.
 
         `answer_now(is_asked_again)` answers the call at once.
         """
@@ -44,8 +44,8 @@ class Waits:
         self._of[key] += 1
         leaves, closes = asyncio.ensure_future(gone()), asyncio.ensure_future(self._closed.wait())
         try:
-            # The time may run out during a repeated check, whose answer only means "not yet". So the last check is
-            # always a complete one.
+            # The time may run out during a repeated check. The response to such a check may only mean "not yet". So the
+            # last check is always a complete one.
             while True:
                 left = max(0.0, began + wait - time.monotonic())
                 await asyncio.wait([leaves, closes], timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
@@ -60,7 +60,7 @@ class Waits:
             leaves.cancel()
             closes.cancel()
             self._of[key] -= 1
-            self._of += Counter()  # drops callers without waiting calls
+            self._of += Counter()  # remove callers that have no waiting call
 
 
 def seconds_kept_back(answer: Answer | None) -> float:

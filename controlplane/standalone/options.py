@@ -1,6 +1,7 @@
-"""Options of `standalone`, in a separate module without settings.
+"""Options of `standalone`. This module imports no settings.
 
-Options are checked before the settings exist. Settings need the data directory, which the command creates.
+The command checks its options before Django reads the settings. The settings need the data directory that the command
+creates.
 """
 
 import os
@@ -14,7 +15,7 @@ from controlplane.embedded.data_dir import OPTION, find_data_dir
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """Return the type of an option for whole numbers. Its error is one sentence with the allowed range."""
+    """Return an argparse type for whole numbers. Its error is one sentence with the allowed range."""
 
     def parse_number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
@@ -57,6 +58,6 @@ class StandaloneOptions(BaseCommand):
             metavar="COMMAND",
             help="for the workers: shell command that prints a secret; $1 is the secret's name",
         )
-        # Read from the command line before the settings, by controlplane.embedded.data_dir.
+        # controlplane.embedded.data_dir reads this option before the settings.
         parser.add_argument(OPTION, metavar="DIR", help=f"database, key and tokens (default: {find_data_dir()})")
         parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a killed worker")

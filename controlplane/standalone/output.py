@@ -1,4 +1,4 @@
-"""Output of several processes in one terminal: each line with the time and the name of its process."""
+"""Print the output of several processes in one terminal. Each line begins with the time and the name of its process."""
 
 import os
 import sys
@@ -18,7 +18,8 @@ class ProcessOutput:
     def __init__(self, names: Iterable[str], *, unread: Callable[[], None]) -> None:
         """Prepare output for processes with these names.
 
-        `unread` is called when nothing reads stdout any more (`| head`, `| tee` after Ctrl-C). Later output is dropped.
+        `unread` is called when nobody reads stdout any more, as with `| head`, or with `| tee` after Ctrl-C. Later
+        output is dropped.
         """
         names = list(names)
         self._unread = unread

@@ -10,17 +10,17 @@ from controlplane.observability.address import reachable_host
 from controlplane.standalone.supervisor import Part
 from controlplane.standalone.worker_home import Home
 
-# No part imports from the folder it is started in, because files there may have the names of our packages. granian and
-# Celery add that folder to the path all the same, so they start in the data directory.
+# No part imports from its current directory, because files there may have the names of our packages. granian and Celery
+# add the current directory to the path anyway. So they start in the data directory.
 PYTHON = [sys.executable, "-P"]
-# The files in deploy/ repeat these options. HTTP/1.1 only, because granian sets no limit on the headers of HTTP/2.
+# The files in deploy/ repeat these options. granian serves only HTTP/1.1, because it does not limit HTTP/2 headers.
 SERVING = [
     *("--interface", "asgi", "--http", "1", "--no-ws", "--workers", "1", "--backpressure", "8192"),
     *("--http1-header-read-timeout", "20000", "--http1-buffer-size", "65536", "--log-level", "warning"),
 ]
-# Order in which parts are stopped. All deadlines are within 15 seconds, with time left for the database.
+# Parts are stopped in this order. All deadlines are within 15 seconds, and leave time to stop the database.
 WORKERS, EXECUTOR, WEB = 1, 2, 3
-# Short enough to watch how a worker is lost and its jobs are recovered.
+# These timings are short, so that a person can watch how a worker is lost and its jobs are recovered.
 DEMO_TIMINGS = {
     "LIVENESS_INTERVAL": "1",
     "LIVENESS_HEARTBEAT_INTERVAL": "1",
@@ -50,7 +50,7 @@ def web_part(host: str, port: int, data_dir: Path) -> Part:
 def executor_part(data_dir: Path) -> Part:
     work = ["worker", "--pool", "threads", "--concurrency", "4", "--hostname", "executor@%h", "--loglevel", "warning"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    root = ["-W", "ignore:You're running the worker with superuser"]  # common in a container
+    root = ["-W", "ignore:You're running the worker with superuser"]  # usual in a container
     command = [*PYTHON, *root, "-m", "celery", "--quiet", "-A", "controlplane.celery", *work, "--beat", *quiet]
     return Part("executor", command, EXECUTOR, killed_after=11, cwd=data_dir)
 
@@ -68,7 +68,7 @@ def worker_part(number: int, url: str, token: str, home: Home) -> Part:
         env={**home.environment, "CONTROLPLANE_TOKEN": token},
         inherits=False,
         is_client=True,
-        dies_by=signal.SIGKILL,  # there is no supervisor to wait for an orderly end, and its jobs are recovered
+        dies_by=signal.SIGKILL,  # without the supervisor nothing waits for an orderly end; the jobs are recovered
         user=home.user,
         umask=home.umask,
     )

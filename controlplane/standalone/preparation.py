@@ -1,4 +1,4 @@
-"""Steps before the parts start. Each step does nothing if it was done earlier."""
+"""Steps that run before the parts start. A step that was done earlier does nothing."""
 
 import errno
 import fcntl
@@ -37,7 +37,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
 
 
 def check_settings() -> None:
-    """Raise CommandError with all errors in the settings. Otherwise each part would report them separately."""
+    """Raise CommandError with all errors in the settings. Otherwise each part would report them again."""
     try:
         refuse_wrong_settings()
     except ImproperlyConfigured as error:
@@ -59,7 +59,7 @@ def check_address(host: str, port: int) -> None:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         with socket.socket(family, kind, protocol) as listener:
-            # Like the web server, ignore connections that ended a moment ago.
+            # Ignore connections that ended a moment ago, as the web server does.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             listener.listen()
@@ -111,7 +111,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def close_connections() -> None:
-    """Close the connections to the database, because their threads must not exist when processes are forked."""
+    """Close the connections to the database, because their threads must have ended before processes are forked."""
     for connection in connections.all():
         connection.close()
         if close_pool := getattr(connection, "close_pool", None):

@@ -1,4 +1,4 @@
-"""Lifetime of the processes of `standalone`, and a check whether one answers."""
+"""Tie child processes of `standalone` to their parent, and check whether a URL answers."""
 
 import ctypes
 import http.client
@@ -13,9 +13,9 @@ DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def make_child_die_with_us(signum: int) -> Callable[[], None]:
-    """Return a `preexec_fn`: the child gets `signum` when this thread ends, even if SIGKILL ended it (Linux).
+    """Return a `preexec_fn` that sends the child `signum` when this thread ends, even by SIGKILL (Linux).
 
-    The child handles SIGINT and SIGTERM in the default way, even if this process ignores them.
+    It also resets SIGINT and SIGTERM to their defaults in the child, even if this process ignores them.
     """
     parent = os.getpid()
 
@@ -31,7 +31,7 @@ def make_child_die_with_us(signum: int) -> Callable[[], None]:
 
 
 def is_answering(url: str) -> bool:
-    """Return True if this URL answers with a success."""
+    """Return True if this URL returns a success status."""
     try:
         with DIRECTLY.open(url, timeout=2) as response:
             return 200 <= response.status < 300

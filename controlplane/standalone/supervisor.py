@@ -1,4 +1,4 @@
-"""Supervisor of the control plane's parts: starts them in one terminal, restarts them, and stops them in order."""
+"""Supervisor that starts the control plane's parts in one terminal, restarts them, and stops them in order."""
 
 import os
 import pwd
@@ -17,21 +17,21 @@ from controlplane.standalone.processes import is_answering, make_child_die_with_
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_WORDS = 5.0
-"""Seconds to read the rest of a part's output, if a process outside its group keeps the pipe open."""
+"""Seconds for reading the rest of a part's output, in case a process outside its group keeps the pipe open."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between the end of a part and its restart. The pause doubles with each end."""
+"""Seconds between the end of a part and its restart. The pause doubles each time."""
 STEADY_AFTER = 60.0
-"""Seconds after which an end counts as a new problem, with the first pause again."""
+"""A part that ran for so many seconds begins with the first pause again."""
 WRONG_USAGE = 2
-"""Exit status of a wrong command line, which another try would not change."""
+"""Exit status of a wrong command line. A restart would not help."""
 
 
 @dataclass(frozen=True)
 class Part:
     """Process of the control plane, and how it is stopped. Parts of the lowest `stage` stop first.
 
-    Times are seconds since the stop began, so time that one stage does not use is left for the next. `env` is added to
-    our environment, or is the whole environment if `inherits` is False.
+    Times are in seconds since the stop began, so a stage leaves its unused time to the next stage. `env` is added to
+    our environment. If `inherits` is False, `env` is the whole environment.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Ready:
-    """Event: the web server answers."""
+    """Event that means: the web server answers."""
 
 
 class StandaloneSupervisor:
@@ -62,13 +62,14 @@ class StandaloneSupervisor:
     """
 
     def __init__(self, parts: list[Part], *, ready: str, greeting: str) -> None:
-        """Print `greeting` when the URL `ready` answers."""
+        """Set up the parts. `greeting` is printed when the URL `ready` answers."""
         self.parts, self.ready, self.greeting = parts, ready, greeting
-        self.events: SimpleQueue[Part | Ready | signal.Signals] = SimpleQueue()  # signal handlers put events too
+        # Signal handlers put events too, so the queue must be reentrant.
+        self.events: SimpleQueue[Part | Ready | signal.Signals] = SimpleQueue()
         self.output = ProcessOutput([part.name for part in parts], unread=lambda: self.events.put(signal.SIGTERM))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.watches: list[threading.Thread] = []
-        self.began_at: dict[str, float] = {}  # monotonic clock, by name; so are the next two
+        self.began_at: dict[str, float] = {}  # monotonic clock, by name of the part, as the next two
         self.due_at: dict[str, float] = {}
         self.pauses: dict[str, float] = {}
         self.failed: list[str] = []
@@ -92,7 +93,7 @@ class StandaloneSupervisor:
                 thread.join()
         finally:
             for name in self.processes:
-                self.send(name, signal.SIGTERM)  # some are left only after an error
+                self.send(name, signal.SIGTERM)  # parts are still running here only after an error
         return 1 if self.failed else 0
 
     def supervise(self) -> None:
@@ -108,7 +109,7 @@ class StandaloneSupervisor:
                     return self.output.show(SYSTEM, f"{part.name} cannot run, so everything is stopped")
                 case Part() as part:
                     self.plan_restart(part)
-            # In this thread, which lives longest: a child gets its signal when the thread that started it ends.
+            # Start it in this thread, because a child gets its signal when the thread that started it ends.
             for part in self.parts:
                 if self.due_at.get(part.name, float("inf")) <= time.monotonic():
                     del self.due_at[part.name]
@@ -123,7 +124,8 @@ class StandaloneSupervisor:
         self.output.show(SYSTEM, f"{part.name} {ending}; starting it again in {pause:g} s")
 
     def wait_for_event(self) -> Part | Ready | signal.Signals | None:
-        # The wait is limited: a signal just before it does not interrupt it, and then its handler runs after the wait.
+        # The wait is limited, because a signal just before it does not interrupt it. The signal's handler then runs
+        # after the wait.
         until = min([1.0, *(due - time.monotonic() for due in self.due_at.values())])
         with suppress(Empty):
             return self.events.get(timeout=max(0.01, until))
@@ -155,7 +157,8 @@ class StandaloneSupervisor:
         """Wait until the process has ended, then kill its process group, and report the end."""
         reader = threading.Thread(target=self.read, args=(part.name, process), daemon=True)
         reader.start()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not reaped yet, so the group's number is not reused
+        # WNOWAIT does not reap the process, so the number of its group is not reused.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         reader.join(LAST_WORDS)
@@ -188,7 +191,7 @@ class StandaloneSupervisor:
             time.sleep(0.05)
 
     def send(self, name: str, signum: signal.Signals) -> None:
-        # Not with Popen.send_signal or poll: they would reap the process before its group is killed.
+        # Popen.send_signal and poll are not used, because they would reap the process before its group is killed.
         if self.is_running(name):
             with suppress(ProcessLookupError):
                 os.kill(self.processes[name].pid, signum)
@@ -199,7 +202,7 @@ class StandaloneSupervisor:
 
 
 def account_options(user: str | None) -> dict[str, Any]:
-    """Return the options of Popen with which root starts a process as another user."""
+    """Return the Popen options with which root starts a process as another user."""
     if user is None:
         return {}
     account = pwd.getpwnam(user)

@@ -1,4 +1,4 @@
-"""User account and environment of workers, and so of the jobs that anyone with a client's token submits."""
+"""User account and environment of the workers. Jobs run in them, and anyone with a client token may submit jobs."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ ALLOWED = (
     *("PYTHON*", "VIRTUAL_ENV", "XDG_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "*_proxy", "*_PROXY"),
     *("CONTROLPLANE_STATE_DIR", "CONTROLPLANE_RUNTIME_DIR", f"{PREFIX}*"),
 )
-OF_ANOTHER = ("TMPDIR", "SHELL", "XDG_*", "CONTROLPLANE_RUNTIME_DIR")  # root's values, of no use to another user
+OF_ANOTHER = ("TMPDIR", "SHELL", "XDG_*", "CONTROLPLANE_RUNTIME_DIR")  # values of root, which another user cannot use
 MORE = "CONTROLPLANE_WORKER_ENV"
 
 
@@ -41,7 +41,7 @@ MORE = "CONTROLPLANE_WORKER_ENV"
 class Home:
     """Environment, umask and user of the workers.
 
-    `options` are further options of the agent. `warning` explains why root's workers have no user account of their own.
+    `options` are more options of the agent. `warning` explains why the workers run as root.
     """
 
     environment: dict[str, str]
@@ -52,9 +52,9 @@ class Home:
 
 
 def make(data_dir: Path, inherited: Mapping[str, str], umask: int, options: Sequence[str] = ()) -> Home:
-    """Return the workers' home. If this is root, use a separate account that can run a worker, if possible.
+    """Return the workers' home. If this process runs as root, use a separate account for workers if possible.
 
-    `options` are further options of the agent.
+    `options` are more options of the agent.
     """
     handed_on = [name.strip() for name in inherited.get(MORE, "").split(",") if name.strip()]
     environment = only(inherited, (*ALLOWED, *handed_on))
@@ -84,7 +84,7 @@ def matches(name: str, globs: tuple[str, ...]) -> bool:
 
 
 def refuse_what_cannot_run(account: pwd.struct_passwd, environment: dict[str, str]) -> None:
-    """Raise LookupError if that user cannot start an agent, as when our Python is in root's home directory."""
+    """Raise LookupError if the user cannot start an agent, for example if our Python is in root's home directory."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "controlplane.agent", "--help"],
@@ -104,7 +104,7 @@ def refuse_what_cannot_run(account: pwd.struct_passwd, environment: dict[str, st
 
 
 def make_state(data_dir: Path, account: pwd.struct_passwd) -> Path:
-    """Create a folder of that user for the state of workers, because the data directory is closed to it."""
+    """Create a folder that the user owns, for the state of workers. The data directory is closed to that user."""
     SYSTEM_HOME.mkdir(mode=0o755, exist_ok=True)
     folder = state_of(data_dir)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -66,8 +66,7 @@ def lock_maintenance(cluster: str) -> None:
 
 
 def read_maintenance(cluster: str) -> datetime | None:
-    """Return when maintenance of a cluster or (empty) of the whole control plane began. None: it is not in maintenance.
-    """
+    """Return when maintenance of a cluster or (empty) of the control plane began. None: there is no maintenance."""
     if not cluster:
         return Instance.objects.get().maintenance_since
     return ClusterMaintenance.objects.filter(cluster=cluster).values_list("since", flat=True).first()

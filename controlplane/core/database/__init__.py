@@ -16,10 +16,10 @@ from django.utils.connection import ConnectionProxy
 
 ALIAS: str = getattr(settings, "CONTROLPLANE_DATABASE", DEFAULT_DB_ALIAS)
 APPS = ("liveness", "jobs")
-"""Labels of the apps whose tables it contains."""
+"""Labels of the apps whose tables are in this database."""
 
 MIGRATE = "migrate" if ALIAS == DEFAULT_DB_ALIAS else f"migrate --database {ALIAS}"
-"""Command that creates these tables."""
+"""Command of manage.py that creates these tables."""
 
 connection: Any = ConnectionProxy(connections, ALIAS)
 
@@ -43,7 +43,7 @@ def make_connection_outside_pool() -> Any:
 
 
 def make_direct_connection() -> Any:
-    """Return a new connection to PostgreSQL itself, beside any pooler that shares sessions between transactions.
+    """Return a new connection to PostgreSQL itself, past any pooler that shares sessions between transactions.
 
     LISTEN, advisory locks of a session and migrations need it.
     """
@@ -68,7 +68,7 @@ def outside_pooler() -> Iterator[Any]:
 
 
 class Router:
-    """Database router for an alias other than `default`: our tables, and no others, are in that database."""
+    """Database router for an alias other than `default`. That database has our tables and no others."""
 
     def db_for_read(self, model: type[Model], **hints: object) -> str | None:
         return ALIAS if model._meta.app_label in APPS else None
@@ -88,7 +88,7 @@ class Router:
 def count_missing_migrations() -> int:
     """Return how many migrations are missing.
 
-    In a database of our own, count only the migrations of our apps and those they depend on.
+    In a separate database, count only migrations of our apps and migrations that these depend on.
     """
     executor = MigrationExecutor(connection)
     graph = executor.loader.graph
@@ -97,7 +97,7 @@ def count_missing_migrations() -> int:
 
 
 def reset_may_have_changed() -> None:
-    """Forget earlier changes of this thread; see `may_have_changed`."""
+    """Reset the answer of `may_have_changed` for this thread."""
     ours = connections[ALIAS]
     if hasattr(ours, "may_have_changed"):
         ours.may_have_changed = False
@@ -105,7 +105,7 @@ def reset_may_have_changed() -> None:
 
 @contextmanager
 def watching_changes() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True if the block may have changed something."""
+    """Yield a function that returns True if the `with` block may have changed something in the database."""
     ours, before = connections[ALIAS], may_have_changed()
     changed = True
     reset_may_have_changed()
@@ -119,7 +119,7 @@ def watching_changes() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Ignore the statements of the block in `may_have_changed`, because they only read."""
+    """Let `may_have_changed` ignore the statements of the `with` block, because they only read."""
     ours, before = connections[ALIAS], may_have_changed()
     try:
         yield
@@ -129,8 +129,8 @@ def reading() -> Iterator[None]:
 
 
 def may_have_changed() -> bool:
-    """Return True if this thread may have changed something since the last reset.
+    """Return True if this thread may have changed something in the database since the last reset.
 
-    A project's own database engine does not record this, so the answer is then True.
+    Return True also if the host project's database engine does not record changes.
     """
     return bool(getattr(connections[ALIAS], "may_have_changed", True))

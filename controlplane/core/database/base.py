@@ -1,7 +1,8 @@
 """Django's PostgreSQL engine that also records whether a change may have been committed.
 
-If the connection is lost during COMMIT, the outcome is unknown, and earlier commits stay. A statement that PostgreSQL
-refused has changed nothing. Nor has a statement whose transaction did not reach its COMMIT.
+If the connection is lost during COMMIT, nobody knows whether the transaction was committed; earlier commits stay. A
+statement that PostgreSQL refused has changed nothing. A statement whose transaction did not reach its COMMIT has
+changed nothing either.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from controlplane.core.database.silence import WatchedConnection
 
 
 class UtcLoader(BaseTzLoader):
-    """Load timestamps in a tenth of the time that Django takes. Nearly each row has several."""
+    """Load timestamps ten times as fast as Django does. Nearly every row has several."""
 
     timezone = UTC
 
@@ -47,7 +48,7 @@ on_connect: list[Callable[[psycopg.Connection[Any]], object]] = []
 
 
 class WatchedDriver:
-    """Driver psycopg, but its connections are watched for silence."""
+    """The driver psycopg with connections that are watched for silence."""
 
     connect = WatchedConnection.connect
 
@@ -62,7 +63,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._has_uncommitted_changes = False  # in the open transaction
+        self._has_uncommitted_changes = False  # True if the open transaction may have changed something
         self.execute_wrappers.append(self._run_and_translate)
 
     def get_connection_params(self) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @contextmanager
     def _translate_temporary_errors(self) -> Iterator[None]:
-        """Raise each temporary error as an OperationalError, and drop the session that it ended."""
+        """Raise each temporary error as an OperationalError. If the error ended the session, drop the session."""
         try:
             yield
         except Error as error:
@@ -106,7 +107,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise OperationalError(*error.args) from error.__cause__
 
     def _drop_session(self) -> None:
-        """Close the connection, and replace those in the pool, because they lead to the same server."""
+        """Close this connection, and replace the others in the pool, because they lead to the same server."""
         with suppress(Exception):
             if self.connection is not None:
                 self.connection.close()
@@ -118,7 +119,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _run_and_record(
         self, execute: Callable[..., Any], sql: object, params: object, many: bool, context: dict[str, Any]
     ) -> Any:
-        # Only for a single statement that reads or prepares: a second one after a semicolon may write.
+        # True only for a single statement that reads or prepares. After a semicolon a second statement may write.
         if isinstance(sql, str) and sql.lstrip()[:6].upper() in ("SELECT", "PREPAR") and ";" not in sql:
             return execute(sql, params, many, context)
         if not self.autocommit:

@@ -1,4 +1,4 @@
-"""Errors of the database about this session or this moment. They do not depend on the request or its rows.
+"""Temporary errors of the database. They concern the session or the moment, not the request or its rows.
 
 This is the only list of them. PostgreSQL's codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
@@ -15,9 +15,9 @@ class Temporary(NamedTuple):
 
     why: str
     ends_session: bool = False
-    """True if the connection must be closed: it is lost, or it leads to a server that no longer takes writes."""
+    """True if the connection must be closed, because it is lost or its server no longer takes writes."""
     retries: bool = False
-    """True if the same transaction may succeed at once. PostgreSQL has rolled it back."""
+    """True if a repetition of the transaction may succeed at once. PostgreSQL has rolled it back."""
 
 
 UNREACHABLE = Temporary("The database cannot be reached just now", ends_session=True)
@@ -50,15 +50,16 @@ BY_SQLSTATE = {
     "58": Temporary("The machine of the database has a fault"),
     "72": CONFLICT,
 }
-"""By error code, or by the class that its first two characters name."""
+"""Kinds of errors by error code, or by the first two characters of the code (its class)."""
 
 
 CONTENDED = (CONFLICT, LOCKED, TOO_SLOW)
-"""Errors that one row of a statement may cause, because of another transaction. The other rows may succeed alone."""
+"""Errors that a single row of a statement may cause, because of another transaction. The other rows may succeed
+alone."""
 
 
 def classify(error: BaseException) -> Temporary | None:
-    """Return what kind of temporary error this is. None means that it is about the request, its rows or our code."""
+    """Return the kind of a temporary error, or None for an error of the request, its rows or our code."""
     if not isinstance(error, Error | psycopg.Error):
         return None
     cause = error.__cause__ if isinstance(error, Error) else error
@@ -66,12 +67,12 @@ def classify(error: BaseException) -> Temporary | None:
     if code is None:
         return read_without_code(error, cause)
     if code.startswith("0A") and not isinstance(error, OperationalError):
-        return None  # a statement that PostgreSQL does not support; prepared.py raises the other case
+        return None  # the statement is unsupported; prepared.py raises the other kind
     return BY_SQLSTATE.get(code) or BY_SQLSTATE.get(code[:2])
 
 
 def describe(error: BaseException) -> str:
-    """Return one line for logs: what kind of temporary error it is, and the first line of the database's message."""
+    """Return one line for logs: the kind of a temporary error, and the first line of the database's message."""
     why = (classify(error) or UNREACHABLE).why
     return f"{why}: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"
 

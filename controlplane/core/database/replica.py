@@ -1,6 +1,6 @@
-"""Reads of what is past on a read replica (DATABASE_READ_URL). Everything else is read from the primary.
+"""Read rows that no longer change from a read replica (DATABASE_READ_URL), and everything else from the primary.
 
-A replica lags behind, so it is never asked about servers or live work: lag would look like silence.
+A replica lags behind. Servers and live jobs are never read from it, because the lag would look like silence.
 """
 
 import time
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 REPLICA = "replica"
 """Alias of the replica."""
 AWAY_FOR = 5.0
-"""Seconds for which a process does not try a replica again that could not be read."""
+"""Seconds until a process tries a replica again after a failed read."""
 PRIMARY_FOR = 10
 """Seconds for which a session reads the primary after it has changed something."""
 COOKIE = "changed_at"
@@ -33,7 +33,7 @@ Found = TypeVar("Found")
 
 class ReplicaState:
     away_until = 0.0
-    """Time of the monotonic clock until which the replica is not tried."""
+    """Time of the monotonic clock before which the replica is not tried again."""
 
 
 state = ReplicaState()
@@ -53,7 +53,7 @@ def may_read(request: HttpRequest) -> bool:
 
 @contextmanager
 def on_replica() -> Iterator[Any]:
-    """Let everything in this block, in this thread, read the replica."""
+    """Read from the replica in this `with` block, in this thread."""
     primary, replica = connections[ALIAS], connections[REPLICA]
     connections[ALIAS] = replica
     try:
@@ -63,9 +63,9 @@ def on_replica() -> Iterator[Any]:
 
 
 def read_past(request: HttpRequest, read: Callable[[], Found], *, is_past: Callable[[Found], object] = bool) -> Found:
-    """Return what `read` finds on the replica. Read the primary if that fails, or is not yet `is_past` there.
+    """Return the result of `read` on the replica. Read the primary if the replica fails or has an unfinished result.
 
-    `read` must not return a lazy result.
+    `is_past(result)` is False for a result that may still change. `read` must not return a lazy result.
     """
     if may_read(request) and not connections[ALIAS].in_atomic_block:
         try:
@@ -107,7 +107,7 @@ def read_lag() -> float | None:
 
 
 class PrimaryAfterChange:
-    """Middleware that lets a session read the primary for a while after each change."""
+    """Middleware that lets a session read the primary for PRIMARY_FOR seconds after each change."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,7 +1,7 @@
-"""Closing of connections to PostgreSQL that went silent: a firewall dropped them, or a proxy in between hangs.
+"""Close connections to PostgreSQL that went silent, because a firewall dropped them or a proxy in between hangs.
 
-TCP notices nothing while something in between acknowledges packets. So a thread checks each long wait: it asks
-PostgreSQL over another connection whether the session is still at work. If it is not, no answer will come.
+TCP notices nothing while a machine in between acknowledges packets. So a thread checks each long wait. It asks
+PostgreSQL over another connection whether the session is still running a statement. If not, no answer will come.
 """
 
 import os
@@ -18,13 +18,13 @@ import structlog
 log = structlog.get_logger()
 
 SUSPECT_AFTER = 1.5
-"""Seconds of waiting after which the thread asks PostgreSQL."""
+"""Seconds that a wait lasts before the thread asks PostgreSQL about it."""
 LOOK_INTERVAL = 0.5
-"""Seconds between two checks. A wait must look silent twice, because an answer may be on its way."""
+"""Seconds between two checks. A wait must look silent in two checks, because an answer may be on its way."""
 ASK_WITHIN = 2
-"""Seconds for each step of asking."""
+"""Timeout in seconds of each step of a question to PostgreSQL."""
 IDLE_FOR = 10.0
-"""Seconds without any wait after which the thread ends."""
+"""Seconds without a wait after which the thread ends."""
 AT_WORK = """
     select pid from pg_stat_activity where pid = any(%s) and state in ('active', 'fastpath function call')
     union all select -pg_backend_pid()
@@ -32,7 +32,7 @@ AT_WORK = """
 
 
 class WatchedConnection(psycopg.Connection[Any]):
-    """Connection whose waits are watched. `is_watched` may be False while no answer is due, as for LISTEN."""
+    """Connection whose waits are watched. Set `is_watched` to False while no answer is expected, as in LISTEN."""
 
     is_watched = True
     made_with: tuple[str, dict[str, Any]] = ("", {})
@@ -66,7 +66,7 @@ class Wait(NamedTuple):
 
 
 class SilenceWatch:
-    """Record the waits of this process, and check them in a thread while there are any."""
+    """Record the waits of this process, and check them in a thread."""
 
     def __init__(self) -> None:
         self._waits: dict[int, Wait] = {}
@@ -85,7 +85,7 @@ class SilenceWatch:
         self._waits.pop(id(connection), None)
 
     def stop(self) -> None:
-        """End the thread, before this process forks."""
+        """End the thread. Call this before the process forks."""
         self._stopping.set()
         if self._thread is not None and self._process == os.getpid():
             self._thread.join(2 * ASK_WITHIN)
@@ -123,10 +123,10 @@ class SilenceWatch:
         with self._lock:
             self._thread = None
         if self._waits and not self._stopping.is_set():
-            self._start()  # a wait began in the meantime
+            self._start()  # a wait has begun since
 
     def _find_silent(self, late: dict[int, Wait]) -> dict[int, Wait]:
-        """Return the waits on which PostgreSQL is not at work. Return none if it cannot be asked."""
+        """Return the waits for which PostgreSQL runs no statement. Return none if PostgreSQL cannot be asked."""
         silent = {}
         try:
             at_work = self._ask(late.values())
@@ -141,7 +141,10 @@ class SilenceWatch:
         return silent
 
     def _ask(self, waits: Iterable[Wait]) -> set[int]:
-        """Return the ids of PostgreSQL's processes at work. Raise OSError behind a pooler, which hides them."""
+        """Return the ids of PostgreSQL processes that run a statement.
+
+        Raise OSError behind a pooler: it hides the ids.
+        """
         waits = list(waits)
         if self._asking is None:
             conninfo, options = waits[0].connection.made_with
