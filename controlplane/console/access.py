@@ -1,4 +1,4 @@
-"""Kinds of objects and pages of the console that a user may open."""
+"""Access to the console: the kinds of objects that a user may view, and the pages that they may open."""
 
 from typing import Any
 

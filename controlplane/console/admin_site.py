@@ -6,9 +6,9 @@ from django.urls import NoReverseMatch, resolve, reverse
 
 
 def current_admin_site() -> AdminSite:
-    """Return the admin site in the project's URLs, which may be the project's own.
+    """Return the admin site in the project's URLs. It may be the host project's own.
 
-    If there are several, return Django's default site, otherwise the one that was mounted last.
+    If there are several, return Django's default site if it is among them, otherwise the last one.
     """
     try:
         index = resolve(reverse("admin:index")).func

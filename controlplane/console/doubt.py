@@ -1,4 +1,4 @@
-"""Doubt about a figure: a live job or attempt whose server is silent or lost may not be running."""
+"""Doubt whether a live job or attempt is running. There is doubt if its server is silent or lost."""
 
 from jobs import states
 from liveness import states as server_states

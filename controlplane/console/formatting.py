@@ -1,6 +1,6 @@
 """Times, numbers and names as the Instance pages write them.
 
-A page writes hundreds of times. They contain only digits and fixed words, so nothing is escaped.
+Times are not escaped, because they contain only digits and fixed words, and a page has hundreds of them.
 """
 
 from datetime import datetime
@@ -19,22 +19,22 @@ NOTHING = UUID(int=0)
 
 
 def time_since(at: datetime, now: datetime) -> SafeString:
-    """Return the time since a moment as a counting `<time>`."""
+    """Return the time since a moment as a `<time>` element that the page keeps counting."""
     return counting_time(at, "age", (now - at).total_seconds())
 
 
 def seconds_since(seconds: float, now: datetime) -> SafeString:
-    """Return the time since the moment that was this many seconds ago."""
+    """Return the same for the moment that was `seconds` ago."""
     return counting_time(moment_after(now, -seconds), "age", seconds)
 
 
 def time_until(at: datetime, now: datetime) -> SafeString:
-    """Return the time until a moment as a counting `<time>`."""
+    """Return the time until a moment as a `<time>` element that the page keeps counting."""
     return counting_time(at, "left", (at - now).total_seconds())
 
 
 def seconds_until(seconds: float, now: datetime) -> SafeString:
-    """Return the time until the moment this many seconds from now."""
+    """Return the same for the moment that is `seconds` from now."""
     return counting_time(moment_after(now, seconds), "left", seconds)
 
 
@@ -64,7 +64,7 @@ def format_number(number: int) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """Return the text cut to this many characters. A cut text ends in an ellipsis."""
+    """Return the text, cut to `length` characters. A cut text ends in an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -72,7 +72,7 @@ def shorten(text: str, length: int) -> str:
 def format_tags(tags: tuple[str, ...]) -> SafeString:
     """Return the tags as HTML. A job whose only tag is empty shows no tags: the control plane dispatches it itself.
 
-    Tags that agents find by themselves (like `runtime:shell`) come last, because the other tags distinguish servers
+    Tags that agents add by themselves (like `runtime:shell`) come last, because the other tags distinguish servers
     better.
     """
     shown = sorted(filter(None, tags), key=lambda tag: ":" in tag)

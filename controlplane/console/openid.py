@@ -33,7 +33,7 @@ DISCOVERED = {
     "OIDC_OP_USER_ENDPOINT": "userinfo_endpoint",
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
-"""Settings of mozilla-django-oidc, with their keys in the provider's discovery document."""
+"""Settings of mozilla-django-oidc, and the keys of their values in the provider's discovery document."""
 
 
 class ProviderProblem(Exception):
@@ -46,7 +46,7 @@ FAILURES = (ProviderProblem, requests.RequestException, jwt.PyJWTError, KeyError
 
 @lru_cache(maxsize=1)
 def discover(issuer: str) -> dict[str, Any]:
-    """Return the discovery document of the provider; a process asks until it has one. Raise one of FAILURES."""
+    """Return the discovery document of the provider. It is cached once it was read. Raise one of FAILURES."""
     address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     response = requests.get(address, timeout=import_from_settings("OIDC_TIMEOUT"))
     response.raise_for_status()
@@ -63,7 +63,7 @@ def find_endpoint(key: str) -> str:
 
 
 class Discovered:
-    """Mixin that takes the addresses of the provider from its discovery document, when one is used."""
+    """Mixin that reads the provider's addresses from its discovery document on first use."""
 
     @staticmethod
     def get_settings(name: str, *default: Any) -> Any:
@@ -88,7 +88,7 @@ class OpenIdUsers(Discovered, OIDCAuthenticationBackend):
             return None
         user: User | None = super().authenticate(request, **credentials)
         if user is None:
-            raise PermissionDenied  # so that no other backend is asked
+            raise PermissionDenied  # instead of None, so that no other backend is asked
         return user
 
     def verify_token(self, token: str, **options: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class OpenIdUsers(Discovered, OIDCAuthenticationBackend):
         return claims
 
     def find_groups(self, claims: dict[str, Any]) -> QuerySet[Group]:
-        """Return the groups here: by OIDC_GROUPS if it is set, otherwise those with the same name."""
+        """Return our groups for the groups of the provider: by OIDC_GROUPS if it is set, otherwise by the same name."""
         named = claims.get(import_from_settings("OIDC_GROUPS_CLAIM")) or []
         theirs = [named] if isinstance(named, str) else named
         mapping = import_from_settings("OIDC_GROUPS")
@@ -135,7 +135,7 @@ class OpenIdUsers(Discovered, OIDCAuthenticationBackend):
     def update_user(self, user: User, claims: dict[str, Any]) -> User:
         user.groups.set(self.find_groups(claims))
         if not user.is_staff:
-            user.is_staff = True  # the pages are for staff only
+            user.is_staff = True  # staff, because the pages are for staff only
             user.save(update_fields=["is_staff"])
         return user
 

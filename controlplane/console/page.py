@@ -42,7 +42,7 @@ View = Callable[..., HttpResponse]
 POLL_INTERVALS = {"1": "every 1 s", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
 OF_NAMESPACES = {"server", "job", "execution", "trigger"}
-"""Kinds of objects that belong to a namespace, by the name of their URL parameter."""
+"""Names of the URL parameters for objects that belong to a namespace."""
 READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 LEGENDS: dict[str, list[tuple[str, list[Described]]]] = {
@@ -132,11 +132,11 @@ def require_reader(
             site = current_admin_site()
             request.current_app = site.name
             if is_poll(request) and not site.has_permission(request):
-                # The sign-in page may be on another origin, which the script may not follow. A reload can.
+                # The sign-in page may be on another origin. The script of a poll may not go there, but a reload can.
                 return HttpResponse(status=401, headers={"HX-Refresh": "true"})
             try:
                 return admin_view(site)(request, *args, **kwargs)
-            except Exception as error:  # a project may not have our middleware
+            except Exception as error:  # a host project may not have our middleware
                 if classify(error):
                     return answer_unavailable(request, error)
                 raise
@@ -196,7 +196,7 @@ def render_page(
         "is_over": is_over,
         "polls": POLL_INTERVALS.items(),
         "legends": explain_states(name) if status == 200 else "",
-        # A page that does not refresh is never stale: it shows its age instead.
+        # A page that does not refresh shows its age, and no warning that it is stale.
         "stale_after": max(3 * conf().interval, 3 * int(poll)) if poll != "0" and not is_over else 0,
         **shown,
     }

@@ -8,16 +8,16 @@ from django_htmx.http import HttpResponseStopPolling
 from django_htmx.middleware import HtmxDetails
 
 COUNTED = re.compile(rb'(data-(?:age|left)=")[^"]*("[^>]*>)[^<]*')
-"""Ages and remaining times. The script counts them between two polls, so they are not a change."""
+"""Ages and remaining times. The script counts them between two polls, so a new number is not a change."""
 
 
 def is_poll(request: HttpRequest) -> bool:
-    """Return True if the request is a poll. It needs no middleware in a project."""
+    """Return True if the request is a poll. This works without our middleware in a host project."""
     return bool(HtmxDetails(request))
 
 
 def answer_poll(request: HttpRequest, part: HttpResponse, *, is_over: bool) -> HttpResponse:
-    """Return 204 if the page shows this part already, and 286 (which ends the polls) if it will not change again."""
+    """Return the live part. Return 204 if the page shows it already, and 286 if it is final: then the polls end."""
     lasting = COUNTED.sub(rb"\1\2", part.content)
     tag = f'"{sha256(lasting).hexdigest()[:32]}"'
     if is_over and part.status_code == 200:

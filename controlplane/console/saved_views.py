@@ -23,7 +23,7 @@ def cookie_name(request: HttpRequest) -> str:
 
 
 def read_all_views(request: HttpRequest) -> dict[str, dict[str, str]]:
-    """Return the query of each view by its list and its name. A cookie that is no such table counts as empty."""
+    """Return the queries of all views, by list and by name. An invalid cookie counts as empty."""
     try:
         read: Any = json.loads(request.COOKIES.get(cookie_name(request), "{}"))
         found = {page: read.get(page) or {} for page in LISTS}
@@ -35,7 +35,7 @@ def read_all_views(request: HttpRequest) -> dict[str, dict[str, str]]:
 def saved_views(request: HttpRequest, page: str) -> list[SavedView]:
     """Return the saved views of a list, by name."""
     at = reverse(f"instance:{page}")
-    # The query is parsed and written again, so that a changed cookie cannot lead elsewhere.
+    # The query is parsed and written again, so that a manipulated cookie cannot lead elsewhere.
     return [
         SavedView(name, f"{at}?{urlencode(list(QueryDict(query).items()))}")
         for name, query in sorted(read_all_views(request).get(page, {}).items())
@@ -43,7 +43,10 @@ def saved_views(request: HttpRequest, page: str) -> list[SavedView]:
 
 
 def keep_view(request: HttpRequest, answer: HttpResponse, page: str, name: str, query: str) -> bool:
-    """Store a view in the answer's cookie; an empty query deletes it. Return False if there is no room for it."""
+    """Store a view in the cookie of the response. An empty query deletes it.
+
+    Return False if there is no room for it.
+    """
     views = read_all_views(request)
     of_list = views.setdefault(page, {})
     of_list.pop(name, None)

@@ -14,10 +14,10 @@ from jobs.sql.rows.tabs import TabCount
 
 @dataclass(frozen=True)
 class NavEntry:
-    """Line of the sidebar, which leads to a page of the console or to another page of the site."""
+    """Line of the sidebar. It leads to a page of the console or to another page of the site."""
 
     name: str
-    """Name of the page's URL, after `instance:` unless it has a namespace of its own."""
+    """Name of the page's URL. The namespace `instance:` is added if the name has none."""
     label: str
     icon: str
     """Path of a drawing of 16 × 16 units."""
@@ -25,13 +25,13 @@ class NavEntry:
     shows: str | None = None
     """Kind of object that the user must be able to view (a key of `VIEWS`). None means any kind."""
     is_about_instance: bool = False
-    """True for pages about the whole control plane, which need access to the namespace `default`."""
+    """True for pages about the whole control plane. They need access to the namespace `default`."""
     key: str = ""
-    """Key that opens the page when pressed after `g`."""
+    """Keyboard shortcut: `g` followed by this key opens the page."""
     below: tuple[str, ...] = ()
-    """Pages that highlight this entry."""
+    """Names of other pages that highlight this entry."""
     counts: dict[str, str] = field(default_factory=dict)
-    """Counts beside the label: the names that `tab_counts()` returns, and their words."""
+    """Counts beside the label: names that `tab_counts()` returns, each with its text."""
     is_grave: bool = False
     """True if a count means that somebody must act."""
     permission: str = ""
@@ -39,7 +39,7 @@ class NavEntry:
 
     @property
     def url(self) -> str:
-        """Return the address of the page, or nothing if this project does not have it."""
+        """Return the address of the page, or an empty text if this project does not have the page."""
         return find_url(self.name if self.is_outside else f"instance:{self.name}")
 
     @property
@@ -47,7 +47,10 @@ class NavEntry:
         return ":" in self.name or "-" in self.name
 
     def is_open_to(self, viewable: Container[str], *, is_all: bool) -> bool:
-        """Return True if a user who views these kinds, in all namespaces or not, may open the page."""
+        """Return True if a user may open the page.
+
+        `viewable` are their kinds of objects; `is_all` means all namespaces.
+        """
         return (self.shows is None or self.shows in viewable) and (is_all or not self.is_about_instance)
 
 
@@ -93,7 +96,7 @@ BY_NAME = {entry.name: entry for entry in ENTRIES}
 ON_PHONES = ("overview", "servers", "jobs", "alerts")
 """Entries in the bottom bar of phones. *More* shows all."""
 ENTRY_OF_PAGE = {page: entry.name for entry in ENTRIES for page in (entry.name, *entry.below)}
-"""NavEntry to highlight for each page."""
+"""Name of the entry to highlight, by the name of the page."""
 
 
 def present_sidebar(
@@ -101,7 +104,7 @@ def present_sidebar(
 ) -> list[dict[str, Any]]:
     """Return the groups of entries with these names. `page` is the name of the shown page.
 
-    `highlighted` is the entry of a page that belongs to several entries, like a confirmation.
+    `highlighted` is the entry to highlight for a page that belongs to several entries, like a confirmation page.
     """
     found = {count.sort: count for count in counts}
     above = ENTRY_OF_PAGE.get(highlighted or page, "")

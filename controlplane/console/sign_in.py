@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 SIGNED_IN_AT, RENEWED_AT = "signed_in_at", "renewed_at"
 IS_SIGNED_IN = "controlplane.is_signed_in"
-"""Set in `request.META` if the page read its session and found a signed-in user."""
+"""Key in `request.META`. It is set if the page read its session and found a signed-in user."""
 
 
 class TooManyTries(Exception):
@@ -36,13 +36,13 @@ class TooManyTries(Exception):
 
 
 class Throttled(ModelBackend):
-    """Model backend that limits password attempts (services/sign_ins.py)."""
+    """Django's model backend with a limit of password attempts (services/sign_ins.py)."""
 
     def authenticate(  # type: ignore[override]
         self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: object
     ) -> AbstractBaseUser | None:
-        """Check the password. Raises TooManyTries before the check if there were too many attempts."""
-        if request is None or "REMOTE_ADDR" not in request.META:  # no client address: a shell or a command
+        """Check the password. Raise TooManyTries before the check if there were too many attempts."""
+        if request is None or "REMOTE_ADDR" not in request.META:  # called by a shell or a command
             return super().authenticate(request, username, password, **kwargs)
         name, address = username or "", address_of(request)
         if seconds := sign_ins.count(name, address):
@@ -65,7 +65,7 @@ class Throttled(ModelBackend):
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return the address of the caller. X-Forwarded-For is trusted only behind a proxy of ours."""
+    """Return the address of the caller. X-Forwarded-For is trusted only behind a trusted proxy."""
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_TLS else ""
     return client_address(request.META.get("REMOTE_ADDR", ""), forwarded)
 

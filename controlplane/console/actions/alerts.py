@@ -20,13 +20,13 @@ class AlertAction:
 
 
 MUTE = AlertAction(
-    "mute", "Mute", "Until then, no message is sent when this rule finds something. Incidents that are still open at "
-    "the end are announced then. The end of an incident is announced anyway if its beginning was.",
+    "mute", "Mute", "Until then, this rule sends no messages about new incidents. Incidents that are still open at "
+    "that time are announced then. The end of an incident is announced if its beginning was announced.",
 )  # fmt: skip
 UNMUTE = AlertAction(
     "unmute",
     "Unmute",
-    "Messages are sent again. Incidents that began in the meantime and are still open are announced.",
+    "Messages are sent again. Incidents that began while it was muted and are still open are announced.",
 )
 TEST = AlertAction(
     "test", "Send a test", "A test message for each channel is added to the outbox and sent at the next check. "

@@ -1,8 +1,8 @@
 """Confirmation page of an action: it shows the effect (GET) and performs the action with a note (POST).
 
-The URL names the objects: `?pick=ID` for each one, or `?all=1` with a filter. One object is changed at once if its
-state is still the one shown. Several objects become a batch (jobs/services/batches.py), and the request itself
-processes its first items. Objects that began to match the filter after the preview are left out.
+The URL names the objects: `?pick=ID` for each one, or `?all=1` with a filter. A single object is changed at once, if it
+still has the state that the page showed. Several objects become a batch (jobs/services/batches.py), and the request
+itself processes the first items. Objects that began to match the filter after the preview are left out.
 """
 
 from collections import Counter
@@ -41,15 +41,15 @@ from liveness.selectors.namespaces import rows_within
 
 MOST_AT_ONCE, REFUSALS_SHOWN = 400, 10
 BATCH = 200
-"""Items that the request itself processes. The executors process the rest."""
+"""Number of items that the request itself processes. The executors process the rest."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Kind of object that actions apply to."""
+    """Kind of object that operators can act on."""
 
     noun: str
-    """Key of `VIEWS`: the pages need this view permission."""
+    """Key of `VIEWS`. The pages need the view permission of this key."""
     rows: Callable[[], QuerySet[Any]]
     filter: type[Filter]
     decisive_columns: tuple[str, ...]
@@ -60,7 +60,7 @@ class Target:
     consequences: Callable[[str, list[Any]], list[Any]] = field(default=lambda name, rows: [])
     """Function that lists the jobs of the picked objects that would move.
 
-    Shown only with the permission to view jobs.
+    They are shown only to users who may view jobs.
     """
 
     def format_count(self, count: int) -> str:
@@ -233,7 +233,7 @@ def perform_on_many(request: HttpRequest, selection: Selection, action: Operator
 def answer_batch(
     request: HttpRequest, selection: Selection, action: OperatorAction, form: Any, batch: Batch
 ) -> HttpResponse:
-    """Redirect to the batch, or report the outcome here if few objects were picked and all are done."""
+    """Redirect to the page of the batch. If few objects were picked and all are done, report the outcome instead."""
     if selection.filter or batch.state == BatchState.RUNNING or batch.refused > REFUSALS_SHOWN:
         return redirect("instance:batch", batch.pk)
     names = {row.pk: selection.target.describe_row(row) for row in selection.rows}
@@ -246,7 +246,10 @@ def answer_batch(
 
 
 def read_seen(request: HttpRequest, selection: Selection) -> list[tuple[UUID, str]]:
-    """Return for each picked object the state that the form showed, and for a held job also its attempt."""
+    """Return (id, state) of each picked object, as the form showed it.
+
+    For a held job the state includes its attempt.
+    """
     seen = (text.partition(" ") for text in request.POST.getlist("seen"))
     ids = ((parse_uuid(id), state) for id, _, state in seen)
     return [(id, state) for id, state in dict(ids).items() if id and id in selection.picks and state]
@@ -255,7 +258,7 @@ def read_seen(request: HttpRequest, selection: Selection) -> list[tuple[UUID, st
 def report_outcome(
     request: HttpRequest, selection: Selection, action: OperatorAction, done: int, refused: list[str]
 ) -> None:
-    """Show messages with the number of objects. A cancellation is only requested if its object has not ended yet."""
+    """Show messages with the numbers of objects. An object that has not ended yet counts as only requested."""
     count = selection.target.format_count
     open_ones = selection.rows.filter(finished_at=None).count() if action.requested else 0
     asked = min(done, max(0, open_ones - len(refused)))

@@ -43,7 +43,7 @@ RESUBMIT_AGAIN_ACTION = {
         ResubmitForm, is_grave=True,
     ),
 }  # fmt: skip
-"""Separate from the other actions, so that it is not offered for whole lists."""
+"""Kept apart from the other actions, so that lists do not offer it."""
 
 EXECUTION_ACTIONS = {
     action.name: action

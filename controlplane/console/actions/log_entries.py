@@ -12,7 +12,7 @@ def write_log_entry(user: Any, row: Any, label: str, note: str) -> None:
 
 
 def log_item(sender: object, item: Any, row: Any, **_: object) -> None:
-    """Write an entry for one processed item of a batch, unless its user was deleted."""
+    """Write an entry for one processed item of a batch, unless the user of the batch was deleted."""
     if row is None or item.user_key is None:
         return
     if user := get_user_model()._default_manager.filter(pk=item.user_key).values_list("pk", flat=True).first():

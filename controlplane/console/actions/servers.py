@@ -43,7 +43,7 @@ class OptionalNoteForm(NoteForm):
 
 
 class OnceForm(NoteForm):
-    """Form with a key, for actions that would otherwise run again if the form is sent twice."""
+    """Form with a key, so that the action runs only once if the form is sent twice."""
 
     key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
@@ -80,9 +80,9 @@ class OperatorAction:
     """Function that raises a Problem if the action does not apply now."""
     form: type[NoteForm] = NoteForm
     is_grave: bool = False
-    """True if it cannot be undone. Its button is red and separate from the others."""
+    """True if the action cannot be undone. Its button is red and apart from the others."""
     is_removal: bool = False
-    """True if the object has no page afterwards."""
+    """True if the action deletes the object, so that it has no page afterwards."""
     done: str = ""
     """Message after success, like "Cordoned". Empty means the label."""
     requested: str = ""
@@ -121,8 +121,8 @@ SERVER_ACTIONS = {
         ),
         OperatorAction(
             "disconnect", "Disconnect now",
-            "The server counts as lost and is ordered to end. Jobs that have not started move at once, running ones "
-            "by its restart strategy. It cannot return: a restarted process registers as a new server.",
+            "The server counts as lost and is ordered to end. Jobs that have not started move at once. Running "
+            "jobs move by its restart strategy. It cannot return: a restarted process registers as a new server.",
             "liveness.disconnect_server", "disconnect_server", operations.ensure_may_disconnect,
             is_grave=True,
         ),

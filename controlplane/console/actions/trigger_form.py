@@ -1,4 +1,4 @@
-"""Form of a trigger: fields for the schedule, and plain lines or JSON for what it runs and starts."""
+"""Form of a trigger: fields for the schedule, and plain lines or JSON for its evaluation job and its execution."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -31,7 +31,7 @@ FIELD_OF = {"interval_seconds": "every", "timeout_seconds": "timeout"}
 
 
 class TriggerForm(OptionalNoteForm):
-    """Trigger form with the checks of the API. `data_of_trigger` is its result once it is valid."""
+    """Trigger form with the checks of the API. If the form is valid, `data_of_trigger` is its result."""
 
     name = forms.CharField(max_length=255)
     namespace = forms.ChoiceField(
@@ -75,7 +75,8 @@ class TriggerForm(OptionalNoteForm):
     max_retries = forms.IntegerField(help_text="Retries of a failed evaluation.")
     execution = StepsField(
         label="Steps",
-        help_text="On each line a name and a shell command, which run in this order. Or any execution as JSON, like "
+        help_text="One step on each line: a name and a shell command. They run in this order. "
+        "Or an execution as JSON, like "
         '{"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
         widget=forms.Textarea(
             attrs={**JSONTextField.widget.attrs, "rows": 14, "placeholder": "extract: ./extract.sh\nload: ./load.sh"}
@@ -146,7 +147,7 @@ def describe_problems(problems: Any, at: str = "") -> Iterator[str]:
 
 
 def list_problems(trigger: Trigger) -> list[str]:
-    """Return the problems that a stored trigger would have today, each with the name of its form field."""
+    """Return the errors that the form would show for a stored trigger today, each with the name of its field."""
     return [
         f"{FIELD_OF.get(field, field)}: {problem}"
         for field, problems in find_problems(trigger).items()

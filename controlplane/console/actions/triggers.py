@@ -39,4 +39,4 @@ DELETE_ACTION = {
         "jobs.delete_trigger", "delete_trigger", apply_always, is_grave=True, is_removal=True,
     ),
 }  # fmt: skip
-"""Separate from the other actions, so that it is not offered for whole lists."""
+"""Kept apart from the other actions, so that lists do not offer it."""

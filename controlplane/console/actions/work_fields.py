@@ -41,7 +41,7 @@ class ActionTextField(JSONTextField):
 
 
 class StepsField(JSONTextField):
-    """Named shell commands, one step on each line and run in this order, or any execution as JSON.
+    """Named shell commands, one step on each line, or any execution as JSON. The steps run in the order of the lines.
 
     Lines become a list of steps. The form then names the execution after its trigger.
     """
@@ -79,13 +79,13 @@ def format_execution(execution: dict[str, Any], name: str) -> str:
     """Return the execution as text that StepsField reads for a trigger of this name."""
     try:
         lines = plain_steps(execution, name)
-    except (LookupError, TypeError, AttributeError):  # stored by another release, or by hand
+    except (LookupError, TypeError, AttributeError):  # another release or a person may have stored other values
         lines = None
     return format_json(execution) if lines is None else "\n".join(lines)
 
 
 def plain_steps(execution: dict[str, Any], name: str) -> list[str] | None:
-    """Return the lines for the execution, or None if lines cannot express all of it."""
+    """Return the execution as lines, or None if lines cannot express all of it."""
     lines, before = [], None
     for step in execution["steps"]:
         command = plain_command(step["action"])

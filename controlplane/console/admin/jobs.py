@@ -108,7 +108,7 @@ class TriggerAdminForm(forms.ModelForm):
 
 
 class SlotInline(admin.TabularInline):
-    """Last slots of a trigger with their outcomes."""
+    """Table of the last slots of a trigger, with their outcomes."""
 
     model = TriggerSlot
     fields = readonly_fields = ("slot", "outcome", "by", "note", "execution")
@@ -156,7 +156,7 @@ class TriggerAdmin(ReachedRows):
         return trigger if self.has_change_permission(request, trigger) else mask_fields(trigger, MASKED)
 
     def get_form(self, request: HttpRequest, obj: Trigger | None = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the form with the namespace in which it looks for other triggers of its name."""
+        """Return the form. It checks that no other trigger in the namespace of this one has the same name."""
         form: Any = super().get_form(request, obj, change, **kwargs)
         form.namespace = obj.namespace if obj else namespace_of_new(reached_namespaces(request))
         return form

@@ -1,6 +1,6 @@
 """Django admin of servers, events and tokens. All are read-only, because edits would bypass the guards of the services.
 
-The actions on servers lead to the Instance pages.
+Actions on servers open the Instance pages.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 def mask_fields(row: Row | None, fields: Iterable[str]) -> Row | None:
-    """Mask secrets in these fields of a row. The row must only be shown, never saved."""
+    """Mask secrets in these fields of a row. Only show the row afterwards; never save it."""
     for field in fields if row is not None else ():
         setattr(row, field, mask_payload(getattr(row, field), getattr(row, f"{field}_from", None)))
     return row
@@ -82,7 +82,8 @@ class ServerAdmin(ReadOnlyAdmin):
     list_filter = ("state", "type")
     search_fields = ("name", "hostname", "id")
     ordering: ClassVar = ["-id"]
-    exclude = ("token", "instance_id")  # with a worker token, the instance id is enough to impersonate a server
+    # Hidden, because a worker token and the instance id are enough to impersonate a server.
+    exclude = ("token", "instance_id")
 
     @admin.display(description="Instance page")
     def page(self, server: Server) -> SafeString:

@@ -14,11 +14,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 LONGEST_SEARCH = 200
-"""Characters. The filters of our own pages take as many."""
+"""Largest number of characters in a search, as in the filters of the Instance pages."""
 
 
 class OfferedLookups(admin.ModelAdmin):
-    """ModelAdmin that answers any lookup except its list filters with a 400.
+    """ModelAdmin that allows only lookups of its list filters, and returns 400 for any other lookup.
 
     Django allows lookups on any column, so a user could find a masked or excluded value letter by letter. All our
     admins derive from this class. A test checks every field of their models.
@@ -29,7 +29,7 @@ class OfferedLookups(admin.ModelAdmin):
         return lookup in self.offered_lookups(request)
 
     def offered_lookups(self, request: HttpRequest | None) -> Iterator[str]:
-        """Yield the parameters of the list filters. Only names of fields may stand in `list_filter`."""
+        """Yield the parameters of the list filters. `list_filter` must contain only names of fields."""
         offered: Any = self.list_filter if request is None else self.get_list_filter(request)
         for path in offered:
             field: Any = get_fields_from_path(self.model, path)[-1]
@@ -39,13 +39,16 @@ class OfferedLookups(admin.ModelAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search the list or the suggestions of a form. Raises BadRequest for a text that cannot be searched."""
+        """Search a list or the suggestions in a form. Raise BadRequest for a text that cannot be searched."""
         if "\0" in search_term or len(search_term) > LONGEST_SEARCH:
             raise BadRequest(f"A search text must have at most {LONGEST_SEARCH} characters and no NUL character.")
         return super().get_search_results(request, queryset, search_term)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Build the list. Raises BadRequest for an invalid filter value; a page out of range shows the first."""
+        """Build the list. Raise BadRequest for an invalid filter value.
+
+        For a page out of range, show the first page.
+        """
         try:
             return super().get_changelist_instance(request)
         except IncorrectLookupParameters as wrong:
@@ -54,7 +57,7 @@ class OfferedLookups(admin.ModelAdmin):
             raise BadRequest("A filter in this address has an invalid value.") from wrong
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list or begin an action. Raises BadRequest for invalid ids and texts."""
+        """Show the list or begin an action. Raise BadRequest for invalid ids and texts."""
         try:
             for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
                 self.opts.pk.to_python(text)

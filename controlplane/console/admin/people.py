@@ -1,4 +1,4 @@
-"""Admin of users and groups on our own site, with the lookup limits of our other admins."""
+"""Admin of users and groups on our own admin site. It allows only offered lookups, like our other admins."""
 
 from django.contrib.admin import AdminSite
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
@@ -16,7 +16,7 @@ class OwnGroupAdmin(OfferedLookups, GroupAdmin):
 
 
 def register_people(site: AdminSite) -> None:
-    """Replace Django's admins of users and groups. A project that uses us as an app keeps its own."""
+    """Replace Django's admins of users and groups. A host project keeps its own."""
     for model, admin_class in ((User, OwnUserAdmin), (Group, OwnGroupAdmin)):
         if site.is_registered(model):
             site.unregister(model)

@@ -1,4 +1,4 @@
-"""Base class of admins that shows only rows of the user's namespaces."""
+"""Base class of admins that show only rows of the user's namespaces."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from liveness.selectors.namespaces import reaches_instance, rows_within
 
 
 class ReachedRows(OfferedLookups):
-    """ModelAdmin that shows only rows of the user's namespaces, and nothing to users without a namespace."""
+    """ModelAdmin that shows only rows of the user's namespaces. A user without a namespace sees nothing."""
 
     namespace_path: str | None = "namespace"
     """Column with the namespace of a row. None means that the table is about the whole control plane."""

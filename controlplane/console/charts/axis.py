@@ -1,4 +1,4 @@
-"""Time axis of a chart and the shapes on it: rows in, geometry out. No database, no HTML.
+"""Time axis of a chart and the shapes on it. This module computes positions from rows, without database and HTML.
 
 Horizontal values are per cent of the width, so that text keeps its size on a narrow screen. Vertical values are pixels.
 """
@@ -17,7 +17,7 @@ ROUND_STEPS = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000,
 ]  # fmt: skip
 WORDS_NEED = 24
-"""Smallest width, in per cent, of a bar that has text in it. At 360 pixels this is just enough."""
+"""Smallest width of a bar with text in it, in per cent. On a screen of 360 pixels this is just enough."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class Axis:
         return f"{self.percent_at(at):.2f}%"
 
     def beat_slot(self, at: datetime, interval: float) -> datetime:
-        """Return a rounded time for a heartbeat, if heartbeats are too dense to draw each one.
+        """Return the time at which a heartbeat is drawn.
 
-        Each slot then has at most one mark, and no gap appears where none was.
+        If heartbeats are too dense to draw each of them, times are rounded to slots. Each slot then has at most one
+        mark, and rounding makes no gaps.
         """
         wide = beat_resolution(self.span)
         if wide < interval:
@@ -69,17 +70,17 @@ class Axis:
 
 
 def beat_resolution(span: float, most: int = 120) -> float:
-    """Return the smallest number of seconds between two heartbeats that can be drawn apart."""
+    """Return the shortest time between two heartbeats that can be drawn apart, in seconds."""
     return max(span, 1.0) / most
 
 
 def grid_step(span: float, most: int = 5) -> int:
-    """Return the seconds between two grid lines, a round number."""
+    """Return the time between two grid lines: a round number of seconds."""
     return next((step for step in ROUND_STEPS if span / step <= most), 86400 * math.ceil(span / 86400 / most))
 
 
 def build_grid(axis: Axis, offset: float = 0.0) -> Iterable[tuple[str, str, str]]:
-    """Yield the grid lines at round numbers of seconds. `offset` is where the axis begins, in seconds."""
+    """Yield the grid lines at round numbers of seconds. `offset` is the number of seconds at the start of the axis."""
     step = grid_step(axis.span)
     for number in range(math.ceil(offset / step), int((offset + axis.span) // step) + 1):
         share = 100 * (number * step - offset) / axis.span

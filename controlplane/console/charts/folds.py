@@ -1,7 +1,7 @@
 """Folding of an execution's steps, so that hundreds of steps fit on a screen.
 
-Steps whose keys differ only in numbers fold together. Neighbours that ended well or still wait fold as well. Failed and
-running steps of a fold get their own lanes below it while they are few.
+Steps whose keys differ only in numbers are folded into one lane. Neighbouring steps that ended well or still wait are
+folded too. Failed and running steps of a fold get their own lanes below it, if they are few.
 """
 
 import math
@@ -18,12 +18,12 @@ from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 FEW = 20
-"""Up to this number of steps, each has its own lane."""
+"""Largest number of steps that each have their own lane."""
 MOST_LANES = 24
 ALIKE = 3
 STAND_OUT = 8
 MEMBERS_SHOWN = 100
-"""Steps shown of an open fold."""
+"""Largest number of steps that an open fold shows."""
 
 FAILURES = {JobState.FAILED, JobState.EXPIRED}
 SETTLED = states.TERMINAL - FAILURES
@@ -43,7 +43,10 @@ class Fold:
 
     @property
     def counts(self) -> list[tuple[str, int]]:
-        """Return the number of steps in each state, worst state first. Kept steps are counted separately."""
+        """Return the number of steps in each state, worst state first.
+
+        Steps kept from an earlier run are counted separately.
+        """
         counted = Counter(describe_state(step) for step in self.steps)
         return sorted(counted.items(), key=lambda item: COUNTED_IN_ORDER.index(item[0].partition(",")[0]))
 
@@ -79,7 +82,7 @@ def list_outstanding(steps: Sequence[StepTimes]) -> set[UUID]:
 
 
 def family_of(step: StepTimes) -> str:
-    """Return the key with numbers replaced by *, which is the same for similar steps."""
+    """Return the key of a step with * for each number. Similar steps have the same result."""
     return re.sub(r"\d+", "*", step.step)
 
 
@@ -129,7 +132,7 @@ def name_row(row: Row) -> str:
 
 
 def unfold(row: Row, opened: Collection[str], own: Collection[UUID]) -> list[Row]:
-    """Return the lane of a fold, and below it the lanes of its steps that have their own."""
+    """Return the lane of a fold, followed by the lanes of those of its steps that have their own lane."""
     if not isinstance(row, Fold):
         return [row]
     if row.id in opened:

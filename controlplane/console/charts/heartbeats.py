@@ -1,4 +1,4 @@
-"""Last heartbeats of a server: as a strip of cells (a missing heartbeat is hollow) and as figures."""
+"""Last heartbeats of a server as a strip of cells, and as figures. A missing heartbeat is a hollow cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 BEATS_SHOWN = 60
-"""Most cells of a strip."""
+"""Largest number of cells in a strip."""
 CELL, WIDE, HIGH = 8, 6, 14
 """Distance between cells, width and height of a cell, in units of the drawing."""
 
@@ -49,13 +49,13 @@ def build_cells(
 
 
 def missed_beats(seconds: float, interval: float, most: int) -> list[bool]:
-    """Return the heartbeats that are missing in this time."""
+    """Return one False for each heartbeat that is missing in this time."""
     return [False] * max(0, min(most, round(seconds / interval) - 1))
 
 
 @dataclass
 class Strip:
-    """Cells drawn as two paths, to keep pages with thousands of cells small. The latest cell is at the right."""
+    """Strip of cells. They are drawn as two paths, so that pages with thousands of cells stay small."""
 
     cells: list[bool]
     is_over: bool = False
@@ -98,7 +98,7 @@ class Strip:
 
     @property
     def drawing(self) -> SafeString:
-        """Return the SVG. It is built here because each row of a page has one. It contains only numbers."""
+        """Return the SVG. It is not a template, because each row of a page has an SVG. It contains only numbers."""
         return SafeString(
             f'<svg class="strip{" is-over" if self.is_over else ""}" viewBox="0 0 {self.width} 16" width="100%"'
             f' preserveAspectRatio="xMaxYMid meet" role="img" aria-label="{self.description}">'
@@ -123,8 +123,9 @@ def summarize_intervals(
 ) -> dict[str, Any] | None:
     """Return figures about the intervals between heartbeats. `beats` are latest first.
 
-    A gap is longer than two intervals. If the server `is_expected` to send heartbeats, the time since its last one may
-    be a gap too. A gap that overlaps an outage of the control plane itself (`outages`) is marked.
+    A gap is longer than two intervals. `is_expected` means that the server should still send heartbeats. Then the time
+    since its last one may be a gap too. A gap that overlaps an outage of the control plane itself (`outages`) is
+    marked.
     """
     between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
     if not between:

@@ -1,7 +1,7 @@
 """History charts: bars and lines on one time axis.
 
-Points in, geometry out. No database, no HTML. A plot has its own units: a point is one wide, the top is at 0 and the
-floor at 100. The page stretches it.
+This module computes positions from points in time, without database and HTML. A plot has its own units: each point is
+one unit wide, the top is at 0 and the bottom at 100. The page stretches the plot.
 """
 
 import math
@@ -26,7 +26,7 @@ class Series:
     path: str
     latest: str
     growing: str = ""
-    """Bars of points that have not ended or are not counted yet."""
+    """Path of the bars whose minute has not ended or is not counted yet."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class HistoryChart:
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """Table row that sums several points."""
+    """Table row with the sums of several points."""
 
     at: datetime
     words: str
@@ -75,7 +75,7 @@ class HistoryRow:
 def draw_charts(history: History) -> list[HistoryChart]:
     """Return the charts: jobs that ended, jobs waiting and running, waiting times, and worker slots.
 
-    Sums of a minute that has not ended or is not counted yet are drawn separately and left out of the legend.
+    The sums of a minute that has not ended, or is not counted yet, are drawn separately. The legend leaves them out.
     """
     points, minutes, whole = history.points, history.window.step / 60, history.whole
     ended: list[tuple[str, str, Read]] = [
@@ -121,7 +121,10 @@ def stack(
     marks: Sequence[LossMark] = (),
     whole: int | None = None,
 ) -> HistoryChart:
-    """Return a chart of stacked bars. Points from `whole` on still grow (None: all are averages)."""
+    """Return a chart of stacked bars. From the index `whole` on, points still grow.
+
+    None means that all are averages.
+    """
     whole = len(points) if whole is None else whole
     values = [[read(point) or 0 for _, _, read in series] for point in points]
     top = round_up(max(map(sum, values), default=0))
@@ -148,7 +151,7 @@ def draw_lines(
     say: Callable[[float], str],
     whole: int | None = None,
 ) -> HistoryChart:
-    """Return lines that break at unknown values. Points from `whole` on still grow (None: all are averages)."""
+    """Return a chart of lines that break at unknown values. `whole` is the same as in `stack`."""
     top = round_up(max((read(point) or 0 for point in points for _, _, read in series), default=0))
     shapes = []
     for kind, words, read in series:

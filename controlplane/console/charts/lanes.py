@@ -1,4 +1,4 @@
-"""Attempts of a job as lanes on one time axis: rows in, geometry out. No database, no HTML."""
+"""Attempts of a job as lanes on one time axis. This module computes positions from rows, without database and HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,14 @@ from jobs.models import Attempt
 from jobs.selectors.jobs import DetailedJob
 
 LANE, BAR, TICKS, OWN_TICKS = 88, 34, 52, 65
-"""Pixels: height of a lane, then the offsets of its bar, of server heartbeats and of attempt heartbeats."""
+"""Sizes in pixels: the height of a lane, then the offsets of its bar, of server heartbeats and of attempt
+heartbeats."""
 NAME_LENGTH = 24
 
 
 @dataclass(frozen=True)
 class SupersededReport:
-    """Refused report of an attempt that had ended already."""
+    """Report that was refused, because its attempt had already ended."""
 
     number: int
     at: datetime
@@ -38,12 +39,12 @@ class SignsOfLife:
 
 @dataclass
 class OwnBeats:
-    """Heartbeats of an attempt itself: from the runner of its code, or before that from its claimer."""
+    """Heartbeats of an attempt itself. The runner of its code sends them, or before the start the claiming worker."""
 
     interval: float
     beats: list[datetime] = field(default_factory=list)
     is_last_alone: bool = False
-    """True if only the last one is kept. This holds for Celery tasks and after the retention time."""
+    """True if only the last heartbeat is stored, as for Celery tasks and after the retention time."""
 
     def add_last(self, at: datetime | None) -> None:
         if at is not None and not self.beats:
@@ -76,7 +77,7 @@ class AttemptLane:
     silences: list[Silence] = field(default_factory=list)
     own_silences: list[Silence] = field(default_factory=list)
     longest: timedelta = timedelta(0)
-    """Longest time between two heartbeats that is not a silence."""
+    """A longer time between two heartbeats is a silence."""
 
     @property
     def middle(self) -> int:
@@ -92,7 +93,7 @@ class AttemptLane:
 
     @property
     def next_lane(self) -> int:
-        """Return the end of the arrow to the next lane."""
+        """Return the vertical position of the end of the arrow to the next lane."""
         return self.middle + LANE - 11
 
 
@@ -108,7 +109,7 @@ class JobChart:
 
 
 def drawn_period(job: DetailedJob, superseded: Iterable[SupersededReport], now: datetime) -> tuple[datetime, datetime]:
-    """Return the period to draw: that of the job, extended a little if a refused report came later."""
+    """Return the period to draw: the period of the job, or a little more if a refused report came later."""
     end = max(job.finished_at or now, moment_after(job.created_at, 1))
     limit = end + (end - job.created_at) / 4
     return job.created_at, max([end, *(min(report.at, limit) for report in superseded)])
@@ -126,8 +127,8 @@ def build_job_chart(
 ) -> JobChart:
     """Return the lanes of the attempts, with superseded reports and heartbeats.
 
-    `attempts` are in order and have their servers; `signs` is by server, `own_beats` by attempt number. `doubt` is why
-    the live attempt may not be running. `read_outages` is called once, if there are silences.
+    `attempts` are in order and have their servers. `signs` is by server, `own_beats` is by attempt number. `doubt` says
+    why the live attempt may not be running. `read_outages` is called once, if there are silences.
     """
     axis = Axis(*drawn_period(job, superseded, now))
     lanes: list[AttemptLane] = []

@@ -12,7 +12,7 @@ _ = ServerState
 
 @dataclass(frozen=True)
 class Layout:
-    """Drawing in its own units."""
+    """Positions of all states and edges, in units of the drawing."""
 
     name: str
     size: tuple[int, int]
@@ -21,9 +21,9 @@ class Layout:
     places: dict[ServerState, tuple[int, int, int]]
     """Left edge, middle and width of each state."""
     ways: dict[tuple[ServerState | None, ServerState], tuple[str, int, int, str]]
-    """Path of each edge, and position of its time. From None means from any state in which the server is alive."""
+    """Path of each edge, and the position of its time. An edge from None begins at any alive state."""
     back: dict[tuple[ServerState | None, ServerState], tuple[str, int, int, str]]
-    """Edges of a reactivation. They are drawn only if it happened, clear of everything else."""
+    """Edges of a reactivation. They are drawn only if the server was reactivated, and they touch nothing else."""
 
 
 WIDE = Layout(

@@ -1,6 +1,6 @@
 """Drawing of a server's state machine: the current state, the path to it, and the time in each state.
 
-liveness/states.py defines the legal edges, layouts.py their positions.
+liveness/states.py defines the legal edges. layouts.py defines their positions.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ NODE, LINE, LETTER = 44, 14, 7.4
 
 @dataclass(frozen=True)
 class Entry:
-    """Last time that a state was entered, and how often if more than once."""
+    """Last time that the server entered a state, and how often it did if more than once."""
 
     at: datetime
     words: str
@@ -36,12 +36,13 @@ class StateNode:
     y: int
     width: int
     lit: str
-    """Badge colours if this is the current state, otherwise empty. A silent server is not drawn as running."""
+    """State that gives the colours if this is the current state, otherwise empty. A silent server is not drawn as
+    running."""
     entered: Entry | None
 
     @property
     def lines(self) -> list[tuple[str, int]]:
-        """Return the lines of text and their positions: the name (in two lines if long), and when it was entered."""
+        """Return the lines of text with their positions: the name (in two lines if long), and the time of the entry."""
         is_long = len(self.state) * LETTER > self.width
         first, _, rest = self.state.partition("_")
         words = [
@@ -127,7 +128,7 @@ def build_drawing(
 def find_edge(from_: str, to: str) -> tuple[ServerState | None, ServerState]:
     """Return both ends of the arrow in the chart of states that shows a change.
 
-    The first end is None for the loss of an alive server: one arrow stands for all alive states.
+    For the loss of an alive server the first end is None, because one arrow stands for all alive states.
     """
     before, after = ServerState(from_), ServerState(to)
     return (None, after) if before in states.ALIVE and after not in states.ALIVE else (before, after)

@@ -1,4 +1,4 @@
-"""Sparkline: the last hour of one figure as a small line with a filled area. Numbers in, an SVG path out."""
+"""Sparkline: SVG path of the last hour of one figure, as a small line with a filled area."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Dependency graph of an execution's steps: rows in, geometry out. No database, no HTML."""
+"""Dependency graph of an execution's steps. This module computes positions from rows, without database and HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54
 """Width and height of a box, and the distances of columns and rows, in units of the drawing."""
 KEY_LENGTH = 16
 MOST_BOXES = 40
-"""Most boxes of a folded graph."""
+"""Largest number of boxes in a folded graph."""
 
 
 def doubt_about_step(step: Step) -> str:

@@ -1,4 +1,7 @@
-"""Steps of an execution as lanes on one time axis: rows in, geometry out. No database, no HTML."""
+"""Steps of an execution as lanes on one time axis.
+
+This module computes positions from rows, without database and HTML.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +18,7 @@ from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 LANE, BAR = 42, 28
-"""Pixels: height of a lane, and offset of the middle of its bar."""
+"""Sizes in pixels: the height of a lane, and the offset of the middle of its bar."""
 AREA, PLACES = 18, 120
 """Shape of a fold: its height in pixels, and its number of points."""
 STATES_NAMED = 3
@@ -43,7 +46,7 @@ class StepLane:
     spans: list[AxisSpan] = field(default_factory=list)
     ends: list[Mark] = field(default_factory=list)
     area: str = ""
-    """Outline of how many steps run at once, in its own units: 120 wide, top at 0, floor at 100."""
+    """Outline of the number of steps that run at once, in its own units: 120 wide, the top at 0, the bottom at 100."""
     most: str = ""
 
     @property
@@ -192,7 +195,7 @@ def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> StepLane
 
 
 def draw_area(periods: Iterable[tuple[datetime, datetime]], axis: Axis) -> tuple[str, int]:
-    """Return an outline of how many periods overlap along the axis, and the largest number."""
+    """Return an outline of the number of overlapping periods along the axis, and its maximum."""
     wide = timedelta(seconds=axis.span / PLACES)
     change = [0] * (PLACES + 1)
     for start, end in periods:

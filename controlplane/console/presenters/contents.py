@@ -1,4 +1,4 @@
-"""Content of a job in tabs: its output, input, errors, and the whole job as JSON."""
+"""Tabs of a job: its output, its input, its errors, and the whole job as JSON."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ TABS = ("Logs", "Output", "Input", "Errors", "Events", "JSON")
 
 
 def present_contents(job: DetailedJob) -> dict[str, Any]:
-    """Return the texts of the tabs: outputs, inputs, further fields of the error, and the whole job as JSON."""
+    """Return the texts of the tabs: outputs, inputs, more fields of the error, and the whole job as JSON."""
     return {
         "outputs": present_texts(("Output", job.output), ("Checkpoint", job.checkpoint)),
         "inputs": present_texts(("Action", mask(job.action)), ("Payload", mask_payload(job.payload, job.payload_from))),
@@ -53,11 +53,11 @@ ATTEMPT_FIELDS = ("number", "state", "claimed_at", "started_at", "finished_at", 
 
 
 def describe_as_json(job: DetailedJob) -> dict[str, Any]:
-    """Return the job with its attempts as `GET /jobs/{id}` names the fields. Secrets are masked."""
+    """Return the job with its attempts, as `GET /jobs/{id}` does. Secrets are masked."""
     attempts = [
         {
             **{name: getattr(attempt, name) for name in ATTEMPT_FIELDS},
-            # Further fields of an error may describe the server, which not every reader may view.
+            # Other fields of an error may describe the server. Not every reader may view servers.
             "error": attempt.error and {name: attempt.error.get(name) for name in SHOWN_FIELDS},
             "server": attempt.server.name,
         }

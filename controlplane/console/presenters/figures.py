@@ -69,7 +69,10 @@ def present_job_figures(figures: dict[str, Any], history: History, now: datetime
 
 
 def describe_slots(running: int, slots: float | None) -> str:
-    """Return the number of slots. Jobs that need no worker, and a fleet that shrinks, may be more than the slots."""
+    """Return the number of slots as text.
+
+    More jobs may run than there are slots: some need no worker, and a fleet may shrink.
+    """
     if slots is None:
         return ""
     return f"{'of ' if running <= slots else ''}{slots:,.0f} slot{'' if slots == 1 else 's'}"

@@ -6,7 +6,7 @@ from typing import Any
 from liveness.states import ServerType
 
 JOBS_OF_A_NEW_INSTANCE = 100
-"""An instance with more jobs is no new one, and does not show the list."""
+"""An instance with more jobs is not new, and does not show the list."""
 HIDDEN = "first-steps-hidden"
 """Cookie of a browser whose user has hidden the list."""
 CELERY_TAG = "celery:"
@@ -15,7 +15,10 @@ CELERY_TAG = "celery:"
 def present_first_steps(
     by_type: Collection[dict[str, Any]] | None, servers: Iterable[Any], figures: dict[str, Any], sees: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the steps, or none if all are done or the instance is not new. It needs servers and jobs to be viewed."""
+    """Return the steps.
+
+    Return none if all are done, if the instance is not new, or if the user may not view servers and jobs.
+    """
     if by_type is None or "job" not in sees:
         return []
     jobs, known = sum(figures["counts"].values()), list(servers)

@@ -11,7 +11,7 @@ from jobs.selectors.fleet import LOOKS, FleetCell
 from liveness.states import ServerType
 
 CELLS_SHOWN = 2_000
-"""Largest number of servers with a cell each. Above it, one cell stands for `SERVERS_A_CELL` servers."""
+"""Largest number of servers that have a cell each. Above it, one cell stands for `SERVERS_A_CELL` servers."""
 SERVERS_A_CELL = 10
 TYPES: dict[str, str] = {
     ServerType.WORKER: "Workers", ServerType.EXECUTOR: "Executors", ServerType.SCHEDULER: "Schedulers",
@@ -49,7 +49,7 @@ def present_fleet(by_type: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def describe_type(type: str) -> str:
-    """Return the plural of a type. It is marked "external" if only our own processes should have the type."""
+    """Return the plural of a type, marked "external" if only processes of the control plane should have that type."""
     words = TYPES.get(type, type.capitalize())
     return words if type == ServerType.WORKER else f"{words}, external"
 

@@ -96,7 +96,7 @@ def describe_after_loss(job: DetailedJob, attempt: Attempt, server: TimedServer)
 
 
 def is_failed_at_once(job: DetailedJob, server: TimedServer) -> bool:
-    """Return True if the job fails on a loss: such a job does not wait for the grace period."""
+    """Return True if a loss makes the job fail. Such a job does not wait for the grace period."""
     return job.on_worker_lost == OnWorkerLost.FAIL and server.grace is not None
 
 

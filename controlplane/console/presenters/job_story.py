@@ -21,7 +21,7 @@ TONES = {
 
 
 def title_of_job(job: Any) -> str:
-    """Return the name of a job, otherwise its function, handler, task or command."""
+    """Return the name of a job. Without a name, return its function, handler, task or command."""
     action = job.action if isinstance(job.action, dict) else {}
     code = next((action[field] for field in ("command", "path", "name", "task") if action.get(field)), "")
     words = " ".join(map(str, code)) if isinstance(code, list) else str(code)
@@ -52,7 +52,7 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
     servers = format_html_join(", ", "{}", ((name(attempt),) for attempt in lost[:NAMED]))
     before = SafeString("")
     if lost:
-        # Operators take attempts away too: only a lost server is a loss.
+        # Attempts that an operator took away are no losses.
         words = ("loss", "losses") if len(lost) == job.resubmissions else ("earlier attempt", "earlier attempts")
         before = format_html(" after {} {} ({})", len(lost), words[len(lost) > 1], servers)
     match job.state:

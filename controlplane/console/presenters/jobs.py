@@ -19,7 +19,7 @@ DESCRIPTION_LENGTH, REASON_LENGTH = 80, 100
 
 def describe_action(action: dict[str, Any]) -> str:
     """Return a short description of what a job runs."""
-    if not isinstance(action, dict):  # stored by hand
+    if not isinstance(action, dict):  # a person may have stored other values
         return shorten(str(action), DESCRIPTION_LENGTH)
     code = next((action[field] for field in ("command", "path", "name", "task") if action.get(field)), "")
     words = " ".join(map(str, code)) if isinstance(code, list) else str(code)
@@ -79,12 +79,12 @@ def present_job(job: DetailedJob, prospect: Prospect | None = None) -> dict[str,
 
 
 def short_id(id: Any) -> str:
-    """Return the last 12 characters of an id. The first ones are a timestamp, which neighbours share."""
+    """Return the last 12 characters of an id. The first characters are a timestamp, so neighbours share them."""
     return str(id)[-12:]
 
 
 def count_losses(job: DetailedJob) -> int:
-    """Return how often a worker was lost with this job, including the loss that ended it."""
+    """Return how often a worker was lost that held this job, including the loss that ended the job."""
     ended_by_loss = job.state == JobState.FAILED and (job.error or {}).get("code") in states.QUARANTINED
     return job.resubmissions + ended_by_loss
 

@@ -19,11 +19,11 @@ from liveness.states import ServerState, ServerType
 
 CAPABILITY_LENGTH = 300
 TAG = re.compile("<[^>]*>")
-"""HTML tags of a text that was built here. Names in the text are escaped already."""
+"""HTML tag in a text of this module. Names in such a text are already escaped."""
 
 
 def present_server(server: TimedServer) -> dict[str, Any]:
-    """Return a server as the tables show it. `silent` is computed at this read, so it is never out of date."""
+    """Return a server as the tables show it. `silent` is computed by the query, so it is never out of date."""
     beats = server.state in states.MAY_HEARTBEAT
     due = describe_disconnection(server)
     return {
@@ -34,7 +34,7 @@ def present_server(server: TimedServer) -> dict[str, Any]:
         "type": type_words(server.type, own=server.own),
         "badge": "SILENT" if server.silent else server.state,
         "since": time_since(server.state_changed_at, server.now),
-        # `since` is the time in this state, not the time of the silence, cordon or drain.
+        # `since` is the duration of the state, not of the silence, the cordon or the drain.
         "other_state": server.state if server.silent or server.cordoned_by or server.drain_deadline else None,
         "silence": time_since(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
@@ -48,7 +48,10 @@ def present_server(server: TimedServer) -> dict[str, Any]:
 
 
 def type_words(type: str, *, own: bool) -> str:
-    """Return the type of a server, marked "external" if only our own processes should have it and this is none."""
+    """Return the type of a server.
+
+    It is marked "external" if only processes of the control plane should have it, and this server is none.
+    """
     return type if own or type == ServerType.WORKER else f"{type}, external"
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 
 class SortHead(NamedTuple):
-    """Link of a column head. A click on the chosen column turns its direction round."""
+    """Link of a column head. A click on the chosen column reverses the order."""
 
     url: str
     direction: str

@@ -1,6 +1,6 @@
-"""Page of a filtered and sorted list: its rows, how far it searched, and the link to the next page.
+"""Page of a filtered and sorted list: its rows, the range that was searched, and the link to the next page.
 
-The index sorts by age. For any other order, only the next `scan_window.SCAN_LIMIT` rows are sorted. The page shows
+The index sorts by age. For any other order, only the next `scan_window.SCAN_LIMIT` rows are sorted, and the page shows
 this.
 """
 
@@ -18,7 +18,8 @@ from jobs import scan_window
 
 OLDEST = "oldest"
 Page = Callable[[QuerySet[Any], UUID | None, int], Iterable[Any]]
-"""Function that returns a page of these rows: after an id, at most so many, in the requested order."""
+"""Function that returns a page of rows in the requested order. It gets the rows, the id before the page, and the
+page size."""
 
 
 class ListPage(NamedTuple):
@@ -93,7 +94,7 @@ def describe_window(search: Filter, before: UUID | None, noun: str, ends: str) -
 
 
 def present_list_page(listing: ListPage, search: SearchFilter) -> dict[str, Any]:
-    """Return what the table and the pager of a sorted list show beside the rows."""
+    """Return the values that the table and the pager of a sorted list show beside the rows."""
     return {
         "before": listing.before,
         "older": listing.older,

@@ -7,7 +7,7 @@ from jobs.sql import sql
 from jobs.sql.rows.selectors import FoundLine
 
 LINES_SHOWN, LOOKED_AT = 500, 20_000
-"""Lines on a page, and the most lines that one search reads."""
+"""Largest number of lines on a page, and of lines that one search reads."""
 BEYOND_ALL = 2**63 - 1
 
 
@@ -15,7 +15,7 @@ class LogLines(NamedTuple):
     lines: list[FoundLine]
     """Oldest first."""
     earlier: int | None
-    """Line number before which more lines may match. None means no earlier lines."""
+    """Line number before which more lines may match. None means that there are none."""
     last: int
     """Line number after which new lines may follow."""
     is_full: bool

@@ -40,7 +40,7 @@ def first_id_at(moment: datetime) -> UUID:
 def first_id_within(period: timedelta) -> Func:
     """Return the smallest id of the period that ends now, by the database's clock.
 
-    It is a subquery, because only then does PostgreSQL use the index.
+    It is a subquery, because PostgreSQL uses the index only then.
     """
     ago = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint - %(expressions)s"
     template = f"(select rpad(lpad(to_hex({ago}), 12, '0'), 32, '0')::uuid)"

@@ -42,7 +42,7 @@ COLUMNS: dict[str, tuple[Any, ...]] = {
     ),
 }  # fmt: skip
 
-# A subquery for each row, never a join: a join reads all attempts of the server, however old.
+# This is a subquery for each row, because a join would read all attempts of the server, however old.
 NAME = Server.objects.filter(pk=OuterRef("server")).values("name")
 NAME_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server__name")
 CLUSTER = Server.objects.filter(pk=OuterRef("server_id")).values("cluster")
@@ -67,16 +67,15 @@ class ActivityEntry(NamedTuple):
 
 
 class ActivitySource(NamedTuple):
-    """Query for the events of one kind: rows that an index finds, and the filter on them."""
+    """Query for the entries of one kind: rows that an index finds, and a filter on these rows."""
 
     name: str
     moment: str
     walk: QuerySet[Any]
     sought: Q = Q()
     of_one: bool = False
-    """True if all rows have one name and are few. They are then all read, without the index on time.
-
-    That index would pass through the events of all other names.
+    """True if all rows have the same name and are few. Then all of them are read, without the index on time. That
+    index would also read the events of all other names.
     """
 
     @property

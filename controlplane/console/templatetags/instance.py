@@ -26,7 +26,7 @@ PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION, SubjectType
 
 @register.filter
 def state_words(state: str) -> str:
-    """Return a state in small words: Not running."""
+    """Return a state as ordinary words, like "Not running"."""
     return str(state).replace("_", " ").capitalize()
 
 
@@ -114,7 +114,7 @@ def main_pages() -> list[dict[str, Any]]:
 
 @register.filter
 def has_grave(actions: Any) -> bool:
-    """Return True if one of these actions is dangerous, so that it is behind *More actions*."""
+    """Return True if one of these actions is dangerous. Such actions are behind *More actions*."""
     return any(action.is_grave for _, action in actions)
 
 
@@ -127,7 +127,10 @@ def initials(user: Any) -> str:
 
 @register.simple_tag(takes_context=True)
 def stylesheet(context: template.Context) -> SafeString:
-    """Return the link to our stylesheet once in a page. Our own admin has it already; another project's has not."""
+    """Return the link to our stylesheet, once in a page.
+
+    Our own admin already has it, a host project's admin does not.
+    """
     request = context["request"]
     if getattr(request, "has_stylesheet", False):
         return SafeString("")

@@ -1,8 +1,8 @@
-"""Tag `{% table "servers" %} … {% endtable %}`: a table that screen readers announce as a table on phones too.
+"""Tag `{% table "servers" %} … {% endtable %}`: a table that screen readers recognize, also on phones.
 
-On phones, CSS shows rows as cards. Browsers then drop the table's meaning unless ARIA roles give it. The roles are
-added when a template is compiled. Values are written without Django's localisation, because a page has a thousand of
-them.
+On phones, CSS shows rows as cards. Browsers then no longer treat the element as a table unless it has ARIA roles. The
+roles are added when a template is compiled. Values are written without Django's localisation, because a page has a
+thousand values.
 """
 
 import re
@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 COLUMN = re.compile(r"(<th(?: [^>]*)?>)([^<{]*[^<{\s][^<{]*)(</th>)")
-"""Column header with only a text. reader.js can sort rows by it."""
+"""Column header that contains only text. reader.js can sort the rows by such a column."""
 TAG = re.compile(r"<(/?thead|tbody|tr|th|td)\b")
 ROLES = {"thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
 
@@ -88,7 +88,7 @@ def sort_head(heads: Any, column: str, words: str, classes: str = "") -> SafeStr
 def table(parser: Parser, token: Token) -> TableNode:
     """Write a table with ARIA roles.
 
-    A `th` in the head names a column, in the body a row. Arguments are CSS classes.
+    A `th` in the head names a column. A `th` in the body names a row. The arguments are CSS classes.
     """
     _, *classes = token.split_contents()
     nodelist = parser.parse(("endtable",))

@@ -36,7 +36,7 @@ RULES = {
     "stuck_job": ("job", "A job is stuck until an operator acts. Its flag is the reason."),
     "version_skew": ("server", "Alive workers of one cluster run different versions."),
     "oldest_waiting": ("job", "A job has waited longer than ALERTS[OLDEST_WAITING]."),
-    "oldest_snapshot": ("server", "A snapshot is older than ALERTS[OLDEST_SNAPSHOT], so dead rows stay."),
+    "oldest_snapshot": ("server", "A snapshot is older than ALERTS[OLDEST_SNAPSHOT], so VACUUM keeps dead rows."),
     "failures_a_minute": ("job", "At least ALERTS[FAILURES_A_MINUTE] jobs fail each minute."),
 }
 """Kind of object (a key of `VIEWS`) and description for each alert rule."""
@@ -166,7 +166,7 @@ def test_channels(request: HttpRequest) -> HttpResponse:
 def read_rule(request: HttpRequest) -> str:
     """Return the rule in `?rule=`, or `EVERY_RULE`.
 
-    Raises PermissionDenied, and Http404 if the rule does not exist.
+    Raise PermissionDenied, or Http404 if the rule does not exist.
     """
     require_permission(request, PERMISSION)
     rule = request.GET.get("rule", EVERY_RULE)

@@ -107,7 +107,7 @@ def show_batch(request: HttpRequest, batch: UUID) -> HttpResponse:
 
 @require_reader(methods=FORM_METHODS)
 def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
-    """Show the effect of stopping a bulk action (GET), or stop it with a note (POST). Returns 409 if it has ended."""
+    """Show the effect of stopping a bulk action (GET), or stop it with a note (POST). Return 409 if it has ended."""
     row: Any = find_batch(request, batch)
     if row is None:
         return show_not_found(request, "bulk action", "batches")
@@ -133,7 +133,7 @@ def batches_within_reach(request: HttpRequest) -> QuerySet[Batch]:
 
 
 def find_batch(request: HttpRequest, batch: UUID) -> Batch | None:
-    """Return the batch, or None if it does not exist. Raises PermissionDenied if the user may not view its items."""
+    """Return the batch, or None if it does not exist. Raise PermissionDenied if the user may not view its items."""
     row = batches_within_reach(request).annotate(now=ClockTimestamp()).filter(pk=batch).first()
     if row is not None and row.subject_type not in viewable(request.user):
         raise PermissionDenied(f"This needs the permission {VIEWS[row.subject_type]}.")
@@ -171,7 +171,7 @@ def present_batch(batch: Any) -> dict[str, Any]:
 
 
 def present_items(target: Target, items: list[BatchItem]) -> list[dict[str, Any]]:
-    """Return items with their names and current states. A deleted object is shown by its id only."""
+    """Return items with their names and current states. A deleted object has only its id."""
     rows: dict[UUID, Any] = target.rows().in_bulk([item.subject_id for item in items])
     return [
         {

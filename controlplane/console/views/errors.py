@@ -8,18 +8,18 @@ from controlplane.console.admin_site import current_admin_site
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request for an address that has no page."""
+    """Return the response to a request for an address that has no page."""
     return render_error(request, 404, "Page not found", "No page has this address. It may be mistyped or out of date.")
 
 
 def forbidden(request: HttpRequest, exception: PermissionDenied) -> HttpResponse:
-    """Answer a request for which the signed-in user lacks a permission."""
+    """Return the response to a request for which the signed-in user lacks a permission."""
     reason = str(exception) or "Your user lacks a permission for this page."
     return render_error(request, 403, "You may not see this page", reason)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer a form whose CSRF token is missing or wrong."""
+    """Return the response to a form with a missing or wrong CSRF token."""
     expired = "Nothing was changed. Go back, reload the page and send the form again. Your browser must allow cookies."
     return render_error(request, 403, "This form has expired or came from another site", expired)
 

@@ -39,7 +39,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
 
 
 def present_error(row: dict[str, Any], chosen: ErrorFilter, now: Any) -> dict[str, Any]:
-    """Return an error with links to its jobs and to the form that resubmits those not yet resubmitted."""
+    """Return an error with links to its jobs, and to the form that resubmits the jobs that were not resubmitted yet."""
     others = {name: value for name, value in chosen.texts.items() if name not in ("state", "open")}
     query = {**others, "state": JobState.FAILED.value, "code": row["code"] or "", "error": row["pattern"]}
     again = {**query, "open": "1", "all": "1"}

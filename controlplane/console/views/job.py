@@ -172,12 +172,15 @@ def present_errors(job: DetailedJob) -> list[dict[str, Any]]:
 
 
 def present_placement(job: DetailedJob) -> dict[str, Any] | None:
-    """Return why a job waits: the eligible workers, and what rules out the others. None if it does not wait."""
+    """Return why a job waits: the eligible workers, and the filters that exclude the others.
+
+    None if it does not wait.
+    """
     if job.state != JobState.PENDING:
         return None
     try:
         candidates = job_placement(job.pk, None)
-    except JobNotWaiting:  # claimed since it was read
+    except JobNotWaiting:  # the job was claimed since it was read
         return None
     job.flags = candidates["flags"]
     ruled_out = [row for row in candidates["ruled_out"] if row["filter"] != "type"]

@@ -49,7 +49,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     total = sum(counts.values())
     tabs: list[Any] = []
     prospects: dict[UUID, Any] = {}
-    # A search on a server or among flagged jobs leaves no room in the page's limit of queries.
+    # A search on a server or among flagged jobs uses up the page's limit of queries.
     if len({"q", "server", "flag"} & chosen.chosen_values.keys()) <= 1:
         tabs, prospects = tab_counts_with_prospects(reached_namespaces(request), listing.rows)
     shown = {

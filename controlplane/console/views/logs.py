@@ -42,7 +42,7 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
         return show_not_found(request, "job")
     chosen = LogPageFilter(request.GET)
     attempts = list(Attempt.objects.filter(job=job).select_related("server").order_by("number"))
-    # Read the state before the lines: then the lines of an ended attempt are complete.
+    # Read the state before the lines, so that the lines of an ended attempt are complete.
     state, has_ended = find_end(row, attempts, chosen.chosen_values.get("attempt"))
     sought = (*(chosen.chosen_values.get(name) for name in ("attempt", "stream", "q")),)
     after, before = parse_line(request.GET.get("after")), parse_line(request.GET.get("before"))
@@ -55,7 +55,7 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
         "lines": [present_line(line, chosen.chosen_values.get("q"), timezone.now()) for line in found.lines],
         "has_ended": has_ended and not found.is_full,
         "next": f"{request.path}?{query}after={found.last}",
-        # A follower that is behind loads the next page at once instead of waiting.
+        # A page that is behind loads the next lines at once instead of waiting.
         "trigger": "" if poll == "0" else f"{'load delay:100ms, ' if is_more and found.is_full else ''}every {poll}s",
     }
     if is_more:
@@ -151,7 +151,7 @@ def read_log_page(request: HttpRequest, job: UUID, after: int, attempt: int | No
 def format_log_lines(request: HttpRequest, job: UUID, chosen: dict[str, Any]) -> Iterator[str]:
     """Yield each matching log line of a job: time, attempt, stream, text.
 
-    Control characters are escaped: the text may be read on a terminal, and one line must not look like several.
+    Control characters are escaped, because the text may be read on a terminal, and one line must not look like several.
     """
     after, sought = 0, str(chosen.get("q", "")).lower()
     while rows := read_log_page(request, job, after, chosen.get("attempt")):

@@ -140,7 +140,7 @@ def confirm(
     guard: Callable[[], None],
     perform: Callable[[str, dict[str, Any]], Any],
 ) -> HttpResponse:
-    """Show the effect of an action (GET), or perform it (POST). Returns 409 if it no longer applies."""
+    """Show the effect of an action (GET), or perform it (POST). Return 409 if it no longer applies."""
     require_permission(request, action.permission)
     form: Any = action.form(request.POST if request.method == "POST" else None)
     problem, applies, user = "", True, request.user

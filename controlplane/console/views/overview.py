@@ -1,4 +1,4 @@
-"""Overview page: servers, jobs, what needs attention and what happened."""
+"""Overview page: servers, jobs, concerns and recent events."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ from liveness.sql.rows.selectors import OwnOutage
 from liveness.states import ServerState
 
 SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
-"""Number of rows, servers that need attention first. The tiles show the totals; the servers page lists all."""
+"""Number of rows of servers and of events. The tiles show the totals; the servers page lists all servers."""
 
 
 @require_reader()
@@ -117,7 +117,7 @@ def hide_first_steps(request: HttpRequest) -> HttpResponse:
 
 
 def read_servers(cluster: str) -> tuple[list[dict[str, Any]], list[TimedServer]]:
-    """Return the number of servers by type, and the servers that the overview lists; of one cluster or of all."""
+    """Return the number of servers by type, and the servers that the overview lists. An empty cluster means all."""
     shown: Any = Server.objects.raw(*compose_shown_servers(cluster, conf()))
     return fleet_by_type(cluster), list(shown)
 
@@ -152,7 +152,7 @@ def present_listed_server(server: TimedServer, outages: Sequence[OwnOutage] = ()
 
 
 def read_outages(servers: Iterable[TimedServer]) -> Sequence[OwnOutage]:
-    """Return the control plane's own outages if heartbeats are missing in a listed server's history."""
+    """Return the control plane's own outages, if heartbeats of a listed server are missing."""
     shown = [
         server.beats[:BEATS_SHOWN]
         for server in servers

@@ -59,7 +59,10 @@ class Thresholds(forms.Form):
 
     @classmethod
     def from_request(cls, request: HttpRequest) -> "Thresholds":
-        """Return the form with the requested thresholds, or with the settings of the sweep as defaults."""
+        """Return the form with the thresholds in the request.
+
+        Missing thresholds come from the settings of the sweep.
+        """
         usual = {"claimed": conf().claimed_stale_after, "running": conf().running_stale_after}
         form = cls({**usual, **{name: value for name, value in request.GET.items() if name in usual and value}})
         form.use_required_attribute = False

@@ -54,7 +54,7 @@ LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 @require_reader("server")
 def show_servers(request: HttpRequest) -> HttpResponse:
-    """Show servers, those that need attention first. Ended servers are folded under History."""
+    """Show servers. Servers that need attention come first, and ended servers are folded under History."""
     chosen = ServerListFilter(request.GET)
     rows = within_reach(request, servers_by_attention())
     at = Paginator(chosen.sort_rows(chosen.filter_rows(rows)), SERVERS_A_PAGE).get_page(request.GET.get("page"))
@@ -92,9 +92,9 @@ def compose_listed_servers(settings: LivenessSettings) -> ComposedRows[TimedServ
 
 
 def present_ended_servers(chosen: ServerListFilter, rows: QuerySet[Any]) -> list[dict[str, Any]]:
-    """Return the most recently ended servers that match the filter, for the list below the living ones.
+    """Return the most recently ended servers that match the filter, for the list below the main list.
 
-    Return none if the filter chose ended servers: then the main list shows them.
+    Return none if the filter asks for ended servers, because the main list shows them then.
     """
     if chosen.wants_ended:
         return []
@@ -193,7 +193,7 @@ def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[
 def present_tallies(tallies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the outcomes of a server's Celery tasks by name, longest total time first."""
     sums: dict[str, Counter[str]] = {}
-    for tally in tallies:  # retention limits their number
+    for tally in tallies:  # a short list, because retention limits it
         sums.setdefault(tally.pop("name"), Counter()).update(tally)
     by_time = sorted(sums.items(), key=lambda row: (-row[1]["seconds"], row[0]))[:TALLIES_SHOWN]
     return [

@@ -200,7 +200,7 @@ def answer_form(request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
 def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None) -> Trigger:
     """Store the trigger, and write an entry to the admin log.
 
-    Raises ChangedSinceSeen if the trigger was changed after the form was opened.
+    Raise ChangedSinceSeen if the trigger was changed after the form was opened.
     """
     user: Any = request.user
     by, note = request_actor(request), form.cleaned_data["note"]

@@ -1,4 +1,4 @@
-"""Base classes of the filters. A filter is kept in the URL and can describe itself in words."""
+"""Base classes of the filters. The values of a filter are in the URL, and it can describe them in words."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ FOLDED = ("since", "until", "kind", "code", "error", "flag", "open")
 """Fields that are needed rarely. The page folds them away."""
 
 INDEXED = {"state", *PERIOD}
-"""Fields that an index serves, so that the number of rows does not matter."""
+"""Fields with an index, so that a search by them is fast for any number of rows."""
 
 ORDERS = {"oldest": "oldest", "longest": "longest run", "priority": "highest priority"}
 
@@ -89,7 +89,7 @@ class PeriodFilter(Filter):
 
     @property
     def has_more(self) -> bool:
-        """Return True if a field among those that are folded away is set."""
+        """Return True if one of the fields in `FOLDED` is set."""
         return bool(self.data and any(self.data.get(name) for name in FOLDED))
 
     @property
@@ -101,7 +101,7 @@ class PeriodFilter(Filter):
 
 
 class SearchFilter(PeriodFilter):
-    """Filter of rows that sort by id. A search without an index reads a limited number of rows at a time."""
+    """Filter of rows that are sorted by id. A search without an index reads a limited number of rows at a time."""
 
     @property
     def order(self) -> str:

@@ -26,7 +26,7 @@ class JobListFilter(SearchFilter):
     q = forms.CharField(required=False, label="Search", max_length=200)
     code = forms.CharField(required=False, max_length=200, label="Error code")
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
-    """Error message with # for each number, as errors are grouped."""
+    """Error message with # for each number, as in the groups of errors."""
     flag = forms.ChoiceField(required=False, choices=choices_of(Flag), label="Stuck")
     open = forms.BooleanField(required=False, label="Not yet resubmitted")
     sort = forms.ChoiceField(required=False, choices=[("", "newest"), *ORDERS.items()])
@@ -105,7 +105,7 @@ class JobListFilter(SearchFilter):
         if are_few:
             return super().filter_rows(rows).filter(scan_window.field_is_any_of("pk", attempts.values("job"))), None
         matching, floor = super().match_in_scan_window(rows, before, oldest_first=oldest_first)
-        # A subquery for each job, never a join: a join reads all attempts of the server.
+        # This is a subquery for each job, because a join would read all attempts of the server.
         ran_there = attempts.filter(job=OuterRef("pk")).values(yes=Value(True))[:1]
         return matching.alias(ran_there=Subquery(ran_there, output_field=BooleanField())).filter(ran_there=True), floor
 

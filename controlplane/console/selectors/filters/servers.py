@@ -17,7 +17,7 @@ EVERY_ENDED = "ended"
 SORTED_BY = {
     "name": "name", "state": "state", "heartbeat": "last_heartbeat_at", "version": "version", "up": "created_at",
 }  # fmt: skip
-"""Columns of the list by the value of `?sort=`. A minus in front sorts the other way round."""
+"""Columns of the list by the value of `?sort=`. A minus before the value reverses the order."""
 
 SORTS = [sign + name for name in SORTED_BY for sign in ("", "-")]
 
