@@ -1,4 +1,4 @@
-"""Types of the control plane's answers, which are JSON objects. A later control plane may add fields."""
+"""Types of the control plane's responses. They are JSON objects, and a later control plane may add fields."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ class TimelineEntry(TypedDict):
 
 
 class Job(TypedDict):
-    """Job. It has ended when `finished_at` is not None. In a list, `left_out` names fields that are too large for
-    it."""
+    """Job. It has ended when `finished_at` is not None.
+
+    In a list, `left_out` names the fields that are left out because they are too large.
+    """
 
     id: str
     name: str
@@ -88,7 +90,7 @@ class Job(TypedDict):
 
 
 class NewJob(Job):
-    """Job as answered to its submission. `duplicate`: its unique key found it, because it was there before."""
+    """Job in the response to its submission. `duplicate` is True if a job with the same unique key already existed."""
 
     duplicate: bool
 
@@ -183,7 +185,7 @@ class Batch(TypedDict):
 
 
 class BatchDetails(Batch):
-    """Bulk action with a page of its items, the reasons of refused items, and the number of items for each reason."""
+    """Bulk action with a page of its items, and the number of refused items for each reason."""
 
     refusals: list[dict[str, Any]]
     items: list[BatchItem]

@@ -1,4 +1,4 @@
-"""Client, and a client for asyncio whose calls run in its own pool of threads."""
+"""Client, and a client for asyncio that makes its calls in a thread pool of its own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Client(BatchCalls):
     """Client of one control plane. It may be shared between threads.
 
     `url` and the token come from the arguments, the file, or CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout` limits
-    one request, in seconds. A call without a usable answer is tried again for `retry_for` seconds. `long_poll` is the
-    number of seconds that the control plane may hold back the answer of a waiting call. Raise ValueError. Calls raise
-    Refused, Unreachable and StillRunning, which are all ControlPlaneError.
+    one request, in seconds. A call without a usable response is tried again for `retry_for` seconds. `long_poll` is the
+    longest time in seconds that the control plane holds back the response to a waiting call. Invalid arguments raise
+    ValueError. Calls raise Refused, Unreachable and StillRunning, which are subclasses of ControlPlaneError.
     """
 
     def __enter__(self) -> Client:
@@ -59,8 +59,8 @@ def iterated(
 class AsyncClient:
     """Client for asyncio, with the same arguments.
 
-    At most `threads` of its calls run at once, and a waiting call counts as one. So wait for many jobs with `as_ended`.
-    A cancelled call ends in its thread within `long_poll` seconds.
+    At most `threads` calls run at once, including calls that wait. So wait for many jobs with a single call of
+    `as_ended`. The thread of a cancelled call ends within `long_poll` seconds.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, *, threads: int = 32, **options: Any) -> None:
@@ -78,8 +78,10 @@ class AsyncClient:
         self.client.close()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run `call` in a thread and return its result. If this coroutine is cancelled, the call stops at its next
-        step."""
+        """Run `call` in a thread and return its result.
+
+        If this coroutine is cancelled, the call stops at its next request.
+        """
         context, stop = contextvars.copy_context(), threading.Event()
         context.run(STOP.set, stop)
         try:

@@ -1,4 +1,4 @@
-"""Calls about batches: actions on many objects, which an operator starts and the control plane runs."""
+"""Calls about batches. A batch is an action on many objects that an operator starts and the control plane runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BatchCalls(ServerCalls):
         filter: Mapping[str, Any] | None = None, namespace: str | None = None, key: str | None = None,
         **options: Unpack[BatchOptions],
     ) -> Batch:  # fmt: skip
-        """Start an action on many objects, by their ids or by a filter of their list such as `{"state": "FAILED"}`.
+        """Start an action on many objects, given by `ids` or by a `filter` such as `{"state": "FAILED"}`.
 
         It starts only once, however often the call is tried.
         """
@@ -41,11 +41,11 @@ class BatchCalls(ServerCalls):
     def batch_items(
         self, batch: Reference, *, outcome: Literal["PENDING", "DONE", "REFUSED"] | None = None, page: int | None = None
     ) -> Iterator[BatchItem]:
-        """Yield the result of each item, in the order in which they are processed."""
+        """Yield the result of each item, in the order of processing."""
         return self.items(f"/batches/{id_of(batch)}", {"outcome": outcome, "limit": page})
 
     def wait_batch(self, batch: Reference, timeout: float | None = None) -> BatchDetails:
-        """Return the batch when it has ended or was stopped. Raise StillRunning after `timeout` seconds."""
+        """Wait until the batch has ended or was stopped, and return it. Raise StillRunning after `timeout` seconds."""
         for _ in Polls(self.long_poll, timeout):
             current = self.batch(batch)
             if current["state"] != "RUNNING":
@@ -53,5 +53,5 @@ class BatchCalls(ServerCalls):
         raise StillRunning(f"Batch {current['id']} is RUNNING after {timeout:g} s", [current["id"]])
 
     def stop_batch(self, batch: Reference, note: str = "") -> Batch:
-        """Stop a batch. It starts no further item, and finished items stay as they are."""
+        """Stop a batch. It starts no more items, and finished items stay as they are."""
         return cast(Batch, self._end(f"/batches/{id_of(batch)}", "stop", {"note": note}, "batch_ended", "STOPPED"))

@@ -82,7 +82,7 @@ def show_batch(client: Client, given: Namespace, out: Output) -> int:
 def begin_batch(client: Client, given: Namespace, out: Output) -> int:
     """Start a bulk action on these ids, or on all objects that a filter matches.
 
-    Raise ValueError without either, so that no call acts on all objects by mistake.
+    Raise ValueError if neither is given, so that no command acts on all objects by mistake.
     """
     if bool(given.id) == bool(given.filter):
         raise ValueError("Give either ids or --filter NAME=VALUE (may be repeated)")
@@ -170,7 +170,7 @@ def wait(client: Client, given: Namespace, out: Output) -> int:
 
 
 def act(client: Client, given: Namespace, out: Output) -> int:
-    """Act on each target and print the result. A refused one does not stop the others."""
+    """Act on each target and print the result. If one target is refused, continue with the others."""
     calls: dict[str, Callable[..., Any]] = {
         "cancel": client.cancel, "resubmit": client.resubmit, "fail": client.fail, "rerun": client.rerun_execution,
         "restart": client.restart_execution, "cancel-execution": client.cancel_execution, "evaluate": client.evaluate,
@@ -183,7 +183,7 @@ def act(client: Client, given: Namespace, out: Output) -> int:
 
 
 def change(client: Client, given: Namespace, out: Output) -> int:
-    """Change fields of each waiting job and print the result. A refused one does not stop the others."""
+    """Change fields of each waiting job and print the result. If one job is refused, continue with the others."""
     names = ("priority", "tags", "timeout_seconds", "max_retries")
     changes: Any = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     if given.payload is not None:
@@ -240,9 +240,9 @@ def find_batch(client: Client, text: str) -> str:
 
 
 def find_by_end(text: str, kind: str, listing: Callable[..., Iterator[Any]]) -> str:
-    """Return the id that ends with this text, as pages show it, among the latest 500. Raise ValueError."""
+    """Return the id that ends with `text`, as pages show it. Search the latest 500 objects. Raise ValueError."""
     if not SHORT_ID.fullmatch(text):
-        return text  # a whole id, or a text that the control plane refuses
+        return text  # a whole id, or a text for the control plane to refuse
     latest = islice(listing(page=LARGEST_PAGE), LARGEST_PAGE)
     found = [str(row["id"]) for row in latest if row["id"].endswith(text.lower())]
     if len(found) != 1:

@@ -17,8 +17,10 @@ class ExecutionCalls(JobCalls):
         self, name: str, steps: Iterable[Mapping[str, Any]], *, namespace: str | None = None,
         **options: Unpack[ExecutionOptions],
     ) -> Execution:  # fmt: skip
-        """Start an execution with all of its steps, or not at all. It starts only once, however often the call is
-        tried."""
+        """Start an execution with all of its steps. If it is refused, no step starts.
+
+        It starts only once, however often the call is tried.
+        """
         body = {"key": new_key(), **options, "name": name, "steps": list(steps)}
         return cast(Execution, self.call("POST", "/executions", body, query={"namespace": namespace}))
 
@@ -36,7 +38,10 @@ class ExecutionCalls(JobCalls):
         return self.items("/executions", {**filters, "limit": page})
 
     def wait_execution(self, execution: Reference, timeout: float | None = None) -> Execution:
-        """Return the execution when it has ended in any state. Raise StillRunning after `timeout` seconds."""
+        """Wait until the execution has ended in any state, and return it.
+
+        Raise StillRunning after `timeout` seconds.
+        """
         for _ in Polls(self.long_poll, timeout):
             current = self.execution(execution)
             if current["finished_at"] is not None:
@@ -44,17 +49,17 @@ class ExecutionCalls(JobCalls):
         raise StillRunning(f"Execution {current['id']} is {current['state']} after {timeout:g} s", [current["id"]])
 
     def cancel_execution(self, execution: Reference, note: str = "") -> Execution:
-        """Cancel its waiting jobs now, and ask the workers of its running jobs to stop."""
+        """Cancel the waiting jobs of an execution now, and ask the workers of its running jobs to stop."""
         path = f"/executions/{id_of(execution)}"
         return cast(Execution, self._end(path, "cancel", {"note": note}, "execution_ended", "CANCELLED"))
 
     def rerun_execution(self, execution: Reference, note: str = "") -> Execution:
-        """Run the execution again from its beginning, as a new execution."""
+        """Run all steps again, in a new execution."""
         answer = self.call("POST", f"/executions/{id_of(execution)}/rerun", {"note": note}, key=new_key())
         return cast(Execution, answer)
 
     def restart_execution(self, execution: Reference, note: str = "") -> Execution:
-        """Run the execution again from the failed steps, as a new execution that keeps completed steps."""
+        """Run the failed steps again, in a new execution that keeps the completed steps."""
         answer = self.call("POST", f"/executions/{id_of(execution)}/restart", {"note": note}, key=new_key())
         return cast(Execution, answer)
 

@@ -21,9 +21,10 @@ class JobCalls(Session):
     def submit(
         self, action: Action, payload: Any = None, *, namespace: str | None = None, **options: Unpack[JobOptions]
     ) -> NewJob:
-        """Submit a job once, however often the call is tried. Submitting the same `key` again returns the same job.
+        """Submit a job once, however often the call is tried.
 
-        The job gets the namespace of the token. Naming another namespace is refused.
+        A second submission with the same `key` returns the same job. The job gets the namespace of the token. Another
+        `namespace` is refused.
         """
         job = {"key": new_key(), **options, "action": action, **({} if payload is None else {"payload": payload})}
         return cast(NewJob, self.call("POST", "/jobs", job, query={"namespace": namespace}))
@@ -31,9 +32,9 @@ class JobCalls(Session):
     def submit_many(self, jobs: Iterable[Mapping[str, Any]], *, namespace: str | None = None) -> list[NewJob]:
         """Submit jobs, each an object with its action, payload and options. Return them in the same order.
 
-        Up to a thousand jobs and a body of 1 MiB are one call: all of them are accepted, or none. More jobs need
-        several calls: if one is refused, the jobs of earlier calls stay. Jobs with your own `key` can be submitted
-        again.
+        One call has up to a thousand jobs and a body of up to 1 MiB. Either all jobs of a call are accepted, or none.
+        More jobs need several calls. If one of these is refused, the jobs of earlier calls stay submitted. To try again
+        safely, give each job a `key`.
         """
         batches = in_batches({"key": new_key(), **job} for job in jobs)
         query = {"namespace": namespace}
@@ -52,7 +53,7 @@ class JobCalls(Session):
         return self.items("/jobs", {**filters, "limit": page})
 
     def wait(self, job: Reference, timeout: float | None = None) -> Job:
-        """Return the job when it has ended in any state. Raise StillRunning after `timeout` seconds."""
+        """Wait until the job has ended in any state, and return it. Raise StillRunning after `timeout` seconds."""
         id = id_of(job)
         for wait in Polls(self.long_poll, timeout):
             current = cast(Job, self.call("GET", f"/jobs/{id}", query={"wait": wait}, wait=wait))
@@ -61,8 +62,7 @@ class JobCalls(Session):
         raise StillRunning(f"Job {id} is {current['state']} after {timeout:g} s", [id])
 
     def as_ended(self, jobs: Iterable[Reference], timeout: float | None = None) -> Iterator[Job]:
-        """Yield each job when it has ended. Raise StillRunning if some have not ended `timeout` seconds after the
-        call."""
+        """Yield each job as soon as it has ended. Raise StillRunning if some have not ended after `timeout` seconds."""
         waiting = dict.fromkeys(map(id_of, jobs))
         polls = Polls(self.long_poll, timeout)
         return self._as_ended(waiting, polls, timeout)
@@ -72,7 +72,8 @@ class JobCalls(Session):
             ids = list(waiting)
             for start in range(0, len(ids), WAITED_FOR_AT_ONCE):
                 some = ids[start : start + WAITED_FOR_AT_ONCE]
-                # Only the last of several calls waits, and only briefly, because jobs of the other calls may end.
+                # If there are several calls, only the last one waits, and only briefly, because jobs of the other calls
+                # may end.
                 last, only = start + len(some) == len(ids), len(some) == len(ids)
                 kept = wait if only else min(wait, LOG_POLL) if last and not polls.progress else 0.0
                 answer = self.call("GET", "/jobs/wait", query={"id": some, "wait": kept}, wait=kept)
@@ -92,24 +93,24 @@ class JobCalls(Session):
         raise StillRunning(f"{which} not ended after {timeout:g} s", list(waiting))
 
     def wait_any(self, jobs: Iterable[Reference], timeout: float | None = None) -> Job:
-        """Return the first job that ends. Raise StillRunning after `timeout` seconds."""
+        """Wait until one of the jobs has ended, and return it. Raise StillRunning after `timeout` seconds."""
         for job in self.as_ended(jobs, timeout):
             return job
         raise ValueError("No jobs to wait for")
 
     def cancel(self, job: Reference, note: str = "") -> Job:
-        """Cancel a waiting job now, or ask the worker of a running one to stop it; `wait` shows when it has."""
+        """Cancel a waiting job now, or ask the worker of a running job to stop it. Call `wait` to wait for the end."""
         return cast(Job, self._end(f"/jobs/{id_of(job)}", "cancel", {"note": note}, "job_ended", "CANCELLED"))
 
     def resubmit(self, job: Reference, note: str = "", *, force: bool = False) -> Job:
-        """Take a live job from its worker, or submit a failed one again. Return the job that runs now."""
+        """Take a live job from its worker, or submit a failed job again. Return the job that runs now."""
         body = {"note": note} | ({"force": True} if force else {})
         return cast(Job, self.call("POST", f"/jobs/{id_of(job)}/resubmit", body, key=new_key()))
 
     def change(self, job: Reference, *, note: str = "", **changes: Unpack[ChangedFields]) -> Job:
-        """Change fields of a job that waits, such as `priority=10`. Raise Refused with `already_started` otherwise.
+        """Change fields of a waiting job, such as `priority=10`.
 
-        `available_at=None` means now.
+        Raise Refused with `already_started` if it no longer waits. `available_at=None` means now.
         """
         return cast(Job, self.call("PATCH", f"/jobs/{id_of(job)}", {**changes, "note": note}))
 
@@ -119,7 +120,7 @@ class JobCalls(Session):
         return cast(Job, self._end(f"/jobs/{id_of(job)}", "fail", body, "job_ended", "FAILED"))
 
     def placement(self, job: Reference) -> dict[str, Any]:
-        """Return the workers that may run a waiting job, and what rules out each other worker."""
+        """Return the workers that may run a waiting job, and for each other worker the filter that excludes it."""
         return self.call("GET", f"/jobs/{id_of(job)}/placement")
 
     def logs(self, job: Reference, *, follow: bool = False, attempt: int | None = None) -> Iterator[LogLine]:
@@ -142,12 +143,12 @@ class JobCalls(Session):
 
 
 def new_key() -> str:
-    """Return a new key by which the control plane recognises a repeated call."""
+    """Return a new idempotency key. The control plane recognises a repeated call by it."""
     return str(uuid.uuid4())
 
 
 def in_batches(jobs: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield lists of jobs, each as long as one call may have."""
+    """Split jobs into lists, each as long as one call allows."""
     batch: list[Mapping[str, Any]] = []
     size = 2
     for job in jobs:

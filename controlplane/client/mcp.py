@@ -1,7 +1,7 @@
 """MCP server over stdio: the operations of the API as tools for a language model. Needs the extra `mcp`.
 
-The tools are made from the OpenAPI document of the control plane, so they are those of its version. The calls of
-workers are left out, because a model is no worker.
+The tools are made from the OpenAPI document of the control plane, so they fit its version. Calls of workers are left
+out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controlplane.client.output import Output
 
 NOT_INSTALLED = "The MCP server needs the package mcp: run `pip install 'controlplane[mcp]'`."
 FOR_WORKERS = "Workers and other servers"
-"""Group of the calls that only workers make. POST /servers is one of them, too."""
+"""Group of the calls that only workers make. POST /servers is also such a call, although it is in another group."""
 KEY = "Idempotency-Key"
 INSTRUCTIONS = (
     "Tools of a control plane for workers and jobs. instance_get shows whether all is well. jobs_list and servers_list"
@@ -94,7 +94,7 @@ def name_tool(operation_id: str) -> str:
 
 
 def move_references(value: Any) -> Any:
-    """Return a schema whose references lead to its own `$defs`."""
+    """Return the schema with references to its own `$defs` instead of to the document."""
     if isinstance(value, dict):
         return {
             name: item.replace("#/components/schemas/", "#/$defs/") if name == "$ref" else move_references(item)
@@ -105,7 +105,7 @@ def move_references(value: Any) -> Any:
 
 
 def collect_definitions(schema: Any, components: dict[str, Any]) -> dict[str, Any]:
-    """Return the components that a schema refers to, directly or not."""
+    """Return the components that a schema refers to, directly or through other components."""
     found: dict[str, Any] = {}
     waiting = list(find_names(schema))
     while waiting:
@@ -127,12 +127,12 @@ def find_names(schema: Any) -> Iterator[str]:
 
 
 def read_document(client: Client) -> dict[str, Any]:
-    """Return the OpenAPI document of the control plane, which is beside the API."""
+    """Return the OpenAPI document of the control plane."""
     return client.call("GET", "/../schema", query={"format": "json"})
 
 
 def make_call(client: Client, operation: ApiTool, arguments: dict[str, Any]) -> Any:
-    """Make the call of a tool and return its answer. Raise ValueError for a missing part of the path."""
+    """Make the API call of a tool and return its response. Raise ValueError if a part of the path is missing."""
     path = operation.path
     for name in re.findall(r"{(\w+)}", path):
         if arguments.get(name) in (None, ""):

@@ -25,7 +25,7 @@ COLOURS = {
     "NOT_RUNNING": "dim", "SKIPPED": "dim",
 }  # fmt: skip
 WIDEST = 60
-"""Characters of a cell in a table. JSON output is complete."""
+"""Largest number of characters in a table cell. JSON output is never cut."""
 
 
 class Output:
@@ -65,7 +65,7 @@ class Output:
             sys.stdout.write("  ".join(padded).rstrip() + "\n")
 
     def fields(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Print those of the fields that have a value."""
+        """Print the named fields that have a value."""
         shown = [(name, item[name]) for name in names if item.get(name) not in (None, "", [], {})]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:

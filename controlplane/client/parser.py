@@ -48,7 +48,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     common.add_argument("--json", action="store_true", help="print JSON; for a list, one document per line")
     parser = argparse.ArgumentParser(
         prog=prog,
-        allow_abbrev=False,  # part of an option could match another one later: --name was --namespace
+        allow_abbrev=False,  # abbreviations could mean another option in a later version: --name could be --namespace
         description="A control plane from the command line.",
         epilog=f"{OF_SERVERS} {EXITS}" if prog == PROGRAM else EXITS,
         parents=[common],

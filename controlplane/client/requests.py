@@ -73,13 +73,13 @@ class BatchOptions(TypedDict, total=False):
 
 
 class Identified(TypedDict):
-    """Answer with an id, such as a job."""
+    """Response with an id, such as a job."""
 
     id: str
 
 
 Reference = str | UUID | Identified
-"""Job, execution, server or trigger, as an answer or by its id."""
+"""Job, execution, server or trigger: the response with it, or its id."""
 
 
 def id_of(reference: Reference) -> str:
@@ -92,7 +92,7 @@ def id_of(reference: Reference) -> str:
 
 
 def dump_json(body: Any) -> bytes:
-    """Return JSON with times and ids in the form that the API reads. Raise TypeError for other objects."""
+    """Return a body as JSON. Times and ids get the form that the API reads. Raise TypeError for other objects."""
     return json.dumps(body, default=_jsonable, allow_nan=False).encode()
 
 

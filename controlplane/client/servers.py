@@ -19,8 +19,8 @@ DONE_BEFORE = {
     "enter": "already_in_maintenance",
     "exit": "not_in_maintenance",
 }
-"""Error code of an action that was already done. It counts as success if an earlier try of the same call had no
-answer."""
+"""Error code of each action if it was already done. The code counts as success if an earlier try of the same call
+had no response."""
 
 
 class ServerCalls(ExecutionCalls):
@@ -69,7 +69,7 @@ class ServerCalls(ExecutionCalls):
     ) -> Server:
         """Give a server no new work, for `duration_seconds` or until `undrain`, and let it finish its jobs.
 
-        It has `deadline_seconds` for that, by default its grace period.
+        It has `deadline_seconds` to finish them, by default its grace period.
         """
         given = {"deadline_seconds": deadline_seconds, "duration_seconds": duration_seconds}
         return self._operate(server, "drain", _with_note(note, given))
@@ -83,14 +83,13 @@ class ServerCalls(ExecutionCalls):
         return self._operate(server, "disconnect", {"note": note})
 
     def instance(self, *, cluster: str | None = None) -> dict[str, Any]:
-        """Return the state of the instance or of a cluster: servers and jobs by state, brakes, maintenance,
-        attention."""
+        """Return the state of the instance or of a cluster: servers, jobs, brakes, maintenance and concerns."""
         return self.call("GET", "/instance", query={"cluster": cluster})
 
     def enter_maintenance(
         self, note: str, *, cluster: str | None = None, duration_seconds: float | None = None
     ) -> dict[str, Any]:
-        """Give no server new work (of the cluster, if given), for `duration_seconds` or until `exit_maintenance`."""
+        """Give servers (of the cluster, if given) no new work, for `duration_seconds` or until `exit_maintenance`."""
         given = {"cluster": cluster, "duration_seconds": duration_seconds}
 
         def as_it_is() -> dict[str, Any]:
@@ -105,9 +104,9 @@ class ServerCalls(ExecutionCalls):
         return self._once("/maintenance/exit", _with_note(note, {"cluster": cluster}), lambda: {"maintenance": None})
 
     def release_brake(self, note: str, *, cluster: str | None = None, namespace: str | None = None) -> list[str]:
-        """Let the silent servers that a brake holds be disconnected, and return their types.
+        """Release brakes, so that the silent servers they hold are disconnected. Return the types of these servers.
 
-        Without `cluster` or `namespace` this applies to all of them.
+        `cluster` and `namespace` limit the brakes.
         """
         given = {"cluster": cluster, "namespace": namespace}
         released: list[str] = self.call("POST", "/brake/release", _with_note(note, given))["released"]

@@ -1,4 +1,4 @@
-"""Calls of the API: with a token, and retried while that may help. A key makes each call count only once."""
+"""Calls of the API. They have a token and are retried. An idempotency key makes repeated calls count only once."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from controlplane.client.requests import dump_json
 log = logging.getLogger("controlplane.client")
 LONGEST_BACKOFF = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
-"""Seconds between two looks, if the control plane does not hold back the answer."""
+"""Seconds between two polls, if the control plane does not hold back its response."""
 NO_WORKER = {"no_fresh_workers", "workers_in_maintenance", "workers_cordoned"}
-"""Error codes that `require_worker` gets. The caller wants a worker now, so the call is not tried again."""
+"""Error codes of a submission with `require_worker`. Its caller needs a worker now, so the call is not tried again."""
 STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
-"""Set when the caller of this context's calls has gone. They then stop."""
+"""Event that stops the calls of this context. It is set when nobody waits for them any more."""
 
 
 class StillRunning(ControlPlaneError, TimeoutError):
-    """The job, execution or batch has not ended in time. `ids` lists what still runs."""
+    """The job, execution or batch has not ended in time. `ids` are the ids of those that still run."""
 
     def __init__(self, detail: str, ids: list[str]) -> None:
         super().__init__(detail)
@@ -39,7 +39,7 @@ class StillRunning(ControlPlaneError, TimeoutError):
 
 
 class Stopped(ControlPlaneError):
-    """The caller of this call has gone."""
+    """Nobody waits for this call any more."""
 
 
 class Session:
@@ -79,11 +79,11 @@ class Session:
         key: str | None = None,
         wait: float = 0.0,
     ) -> dict[str, Any]:
-        """Make any call of the API and return its answer. `path` is the path in `/api/docs` after `/api/v1`.
+        """Make any call of the API and return its response. `path` is the path in `/api/docs` after `/api/v1`.
 
-        Without a usable answer the call is tried again for `retry_for` seconds. So give a `key` to a call that must not
-        happen twice. `wait` is the number of seconds for which its answer may be held back. Raise Refused or
-        Unreachable.
+        Without a usable response the call is tried again for `retry_for` seconds. So give an idempotency `key` to a
+        call that must not happen twice. `wait` is the longest time in seconds that the control plane may hold back the
+        response. Raise Refused or Unreachable.
         """
         sent = {name: value for name, value in (query or {}).items() if value is not None}
         address = f"{path}?{urlencode(sent, doseq=True)}" if sent else path
@@ -114,10 +114,10 @@ class Session:
             pause_for(pause)
 
     def _end(self, path: str, action: str, body: Any, code: str, state: str) -> dict[str, Any]:
-        """End what is at `path`, and return the answer.
+        """End the object at `path`, and return it.
 
-        If the action is refused with `code`, an earlier try without an answer may have done it. Then return the current
-        object if it is in that `state`.
+        If the action is refused with `code`, an earlier try without a response may have done it. Then return the
+        current object if it is in that `state`.
         """
         try:
             return self.call("POST", f"{path}/{action}", body)
@@ -137,10 +137,10 @@ class Session:
 
 
 class Polls:
-    """Rounds in which to ask for a result. Each yields the seconds for which the answer may be held back.
+    """Rounds of polling for a result. Each round yields the seconds that the response may be held back.
 
-    If an answer is not held back, the next round begins after a pause, which grows until there is `progress`. The last
-    round is after `timeout` seconds. With None the rounds do not end.
+    If the response was not held back, the next round begins after a pause. The pause grows until there is `progress`.
+    The last round is after `timeout` seconds. With None the rounds do not end.
     """
 
     def __init__(self, longest: float, timeout: float | None = None) -> None:
@@ -165,7 +165,7 @@ class Polls:
 
 
 def pause_for(seconds: float) -> None:
-    """Sleep for so many seconds. Raise Stopped as soon as the caller has gone."""
+    """Sleep for `seconds`. Raise Stopped as soon as nobody waits any more."""
     stop = STOP.get()
     if stop is None:
         time.sleep(seconds)
@@ -174,7 +174,7 @@ def pause_for(seconds: float) -> None:
 
 
 def read_token(token: str | None, file: str | os.PathLike[str] | None) -> str:
-    """Return the token of the argument, of the file, or of CONTROLPLANE_TOKEN. Raise ValueError."""
+    """Return the token from the argument, from the file or from CONTROLPLANE_TOKEN. Raise ValueError."""
     if token and file:
         raise ValueError("Give either a token or a file with a token, not both")
     if file:

@@ -16,8 +16,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def run(client: Client, given: Namespace, out: Output) -> int:
-    """Refresh until interrupted, or `times` times. Report an outage and continue, unless the first call already
-    failed."""
+    """Refresh until interrupted, or `times` times. Report an outage and continue, unless the first call fails."""
     client.retry_for = 0
     for number in islice(count(1), given.times or None):
         try:

@@ -219,8 +219,8 @@ class WorkHints:
     def _exchange_hints(self) -> None:
         """Exchange hints between workers that got each other's jobs.
 
-        A claim takes the first jobs, even if another worker was woken for them. So if a worker is back without its job,
-        another woken worker may have claimed that job. The first worker then takes over the other worker's job.
+        A claim takes the first jobs, even if another worker was woken for them. So worker A may have claimed the job of
+        worker B, and be back without its own job. If B has not claimed yet, A's job is then assigned to B.
         """
         waits_for = Counter(server for _, server in self._hinted.values())
         others = [

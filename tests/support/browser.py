@@ -1,4 +1,4 @@
-"""Real browser on a control plane of real processes. It reports violations of the pages' security policy."""
+"""Real browser and a control plane of real processes. Violations of the pages' security policy are reported."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Site:
         self.client, self.worker, self.operator = map(running.token, ("client", "worker", "operator"))
 
     def open(self, user: str | None = "ann", **options: Any) -> Page:
-        """Return a page of a new signed-in reader, whose browser errors are recorded."""
+        """Return a page in a new browser session of `user`. Errors of the browser are recorded."""
         page = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
         page.set_default_timeout(20_000)
         page.on(
@@ -80,7 +80,7 @@ class Site:
         return self.running.call("GET", f"{self.url}/api/v1/executions/{id}", self.client)
 
     def schedule(self, name: str) -> None:
-        """Create a trigger that always starts an execution, for workers with this name as a tag."""
+        """Create a trigger that always starts an execution. Its workers need the tag `name`."""
         body = {
             "name": name,
             "interval_seconds": 3,
@@ -100,7 +100,7 @@ class Site:
         return str(address).removeprefix("/admin/instance/")
 
     def begin_batch(self, page: Page, tag: str, jobs: int = 300) -> str:
-        """Return the path of the page of a batch that cancels more jobs than one request does."""
+        """Start a batch that cancels more jobs than one request processes, and return the path of its page."""
         body = {"action": script("true"), "tags": [f"{tag}-batch"], "unmatched": "wait"}
         self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, [body] * jobs)
         self.go(page, f"jobs/cancel/?tag={tag}-batch&all=1")
@@ -118,7 +118,7 @@ def poll_often(page: Page) -> None:
 
 
 def act(page: Page, label: str, note: str) -> None:
-    """Click the link to the preview, behind *More actions* if it is dangerous, and confirm there."""
+    """Click the link to the preview and confirm there. The link of a dangerous action is behind *More actions*."""
     link = page.locator(".actions a", has_text=label)
     if not link.is_visible():
         page.get_by_text("More actions").click()
@@ -128,7 +128,7 @@ def act(page: Page, label: str, note: str) -> None:
 
 
 def findings(page: Page, *rules: str) -> list[str]:
-    """Return what axe-core finds serious or worse on a page, by all of its rules or by these."""
+    """Return serious findings of axe-core on a page, by all of its rules or by these."""
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     violations = Axe().run(page, options=options).response["violations"]
     return [
@@ -143,7 +143,7 @@ def findings(page: Page, *rules: str) -> list[str]:
 def site(folder: Path) -> Iterator[Site]:
     """Yield a control plane with a web server and an executor, but no worker."""
     chromium = services.program("chromium")
-    # Long enough between overdue and DISCONNECTED for a poll or two.
+    # Leave time for one or two polls between overdue and DISCONNECTED.
     with (
         fleet(folder, LIVENESS_TIMEOUT="6") as running,
         sync_playwright() as playwright,

@@ -1,4 +1,4 @@
-"""A user's application, protected by two lines. Its tasks append lines about what they do to the file EVENTS."""
+"""A user's application, protected by two lines. Its tasks write what they do to the file EVENTS."""
 
 import os
 import re
@@ -46,7 +46,7 @@ ENDS = {
 
 @control_command()
 def go_deaf(panel):
-    """Make the worker receive no message again, although it sends heartbeats, as if its prefetch count were full."""
+    """Make the worker receive no more messages, as if its prefetch count were full. It still sends heartbeats."""
     panel.consumer.task_consumer.channel.qos.can_consume = lambda: False
 
 
@@ -57,7 +57,7 @@ def note(id, what):
 
 @app.task(bind=True)
 def work(self, name, seconds=0.0):
-    """Write a tick every 0.1 s, so that tests see how long it lived. A file with its name ends it early."""
+    """Write a line every 0.1 s, so that tests see how long the task ran. A file with its name ends it early."""
     note(name, "start")
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not os.path.exists(f"{os.environ['EVENTS']}.{name}"):
@@ -79,15 +79,15 @@ def add(numbers, more=0):
 
 @app.task(bind=True)
 def about(self):
-    """Return the header of a task that is a job."""
+    """Return the header that a task has if it is a job."""
     return self.request.headers["job"]
 
 
 @app.task(bind=True)
 def poison(self, group=True):
-    """Kill its worker with all processes, or only its own process.
+    """Kill the worker with all processes, or only the process of this task.
 
-    It waits first: otherwise kombu may lose a message that it has popped and not recorded.
+    Wait first, because kombu may lose a message that it has popped and not recorded yet.
     """
     note("poison", "start")
     time.sleep(0.5)

@@ -50,7 +50,7 @@ class Sent:
 class CeleryFleet:
     """Protected workers, each in its own process group, with the environment `env`.
 
-    Each has a state folder of its own, like a machine of its own.
+    Each worker has its own state folder, as if it were on its own machine.
     """
 
     def __init__(self, folder: Path, broker: str, url: str, token: str, **env: str) -> None:
@@ -104,7 +104,7 @@ class CeleryFleet:
         return Sent(self.app, self.app.send_task(f"tests.support.celery_app.{task}", args, task_id=id, **options).id)
 
     def release(self, *names: str) -> None:
-        """End the tasks `work` with these names, now and later."""
+        """End the present and future tasks `work` with these names."""
         for name in names:
             Path(f"{self.events}.{name}").touch()
 
@@ -121,7 +121,7 @@ class CeleryFleet:
         return Counter(entry.name for entry in self.entries(what))
 
     def begun(self, name: str, times: int = 1, within: float = 120) -> Entry:
-        """Wait for the nth start of a task. Return the event."""
+        """Wait until a task has started `times` times. Return the event of the last start."""
         eventually(lambda: self.count("start")[name] >= times, within=within, why=f"{name} begins {times} times")
         return [entry for entry in self.entries("start") if entry.name == name][times - 1]
 
@@ -136,7 +136,10 @@ class CeleryFleet:
         return next(child.pid for child in children if "controlplane.agent.celery.heart" in child.cmdline())
 
     def kill(self, name: str, number: int = signal.SIGKILL, *, heart: bool = False) -> None:
-        """Send a signal to a worker's process group. With `heart`, send it to its heart, too, like a lost host."""
+        """Send a signal to a worker's process group.
+
+        With `heart`, also send it to its heart, as if the host were lost.
+        """
         if heart:
             os.kill(self.heart_of(name), number)
         with suppress(ProcessLookupError):

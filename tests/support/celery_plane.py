@@ -1,4 +1,4 @@
-"""A stand-in control plane for many servers, whose answers name the lost holders."""
+"""A stand-in control plane for many servers. Its responses name the lost holders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALIVE = ("CREATED", "RUNNING", "MAINTENANCE", "TERMINATING")
 
 
 class CeleryPlane(ControlPlane):
-    """The stand-in. With `older` it refuses `holders` and records of tasks."""
+    """The stand-in. With `older` it refuses `holders` and task records, as older versions do."""
 
     def __init__(self, timeout: float = TIMEOUT, *, older: bool = False) -> None:
         super().__init__()
@@ -74,7 +74,10 @@ class CeleryPlane(ControlPlane):
         }  # fmt: skip
 
     def _judge(self) -> None:
-        """Mark silent servers as DISCONNECTED. Only time with heartbeats of any server counts, as in the real one."""
+        """Mark silent servers as DISCONNECTED.
+
+        As in the real control plane, only time with heartbeats of any server counts.
+        """
         now = time.monotonic()
         unobserved, self.judged_at = max(0.0, now - self.judged_at - 1.0), now
         for server in self.servers.values():

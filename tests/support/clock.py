@@ -1,4 +1,4 @@
-"""Database clock set by a test: a function that PostgreSQL finds before its own."""
+"""Database clock that a test sets: a function that PostgreSQL finds before its own."""
 
 from importlib import import_module
 from uuid import UUID
@@ -10,7 +10,7 @@ from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 
 functions = import_module("liveness.migrations.0001_functions")
-# A row moves, not a function. Replacing a function would invalidate every plan that uses it.
+# The shift is in a row. To replace the function instead would invalidate every plan that uses it.
 CLOCK = """
 CREATE SCHEMA IF NOT EXISTS test_clock;
 CREATE TABLE IF NOT EXISTS test_clock.shift (stands_at timestamptz, by interval NOT NULL);
@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANG
     'SELECT coalesce(stands_at, pg_catalog.clock_timestamp()) + by FROM test_clock.shift';
 CREATE SEQUENCE IF NOT EXISTS test_clock.ids;
 """
-# Rows created at one time keep their order: each id is a millisecond later than the one before.
+# Each id is a millisecond later than the previous id, so that rows created at the same time keep their order.
 UUID7_OF_PRODUCT = functions.UUID7.replace(
     "CREATE FUNCTION uuid7", "CREATE OR REPLACE FUNCTION test_clock.uuid7_of_product"
 )
@@ -57,7 +57,7 @@ class Clock:
             cursor.execute("UPDATE test_clock.shift SET stands_at = NULL, by = '0'")
 
     def begin(self) -> None:
-        """Pretend that a check has just run, so that earlier events do not count."""
+        """Pretend that a check has just run, so that no earlier time counts."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE liveness_clock SET advanced_at = clock_timestamp(), credit = 15")
 

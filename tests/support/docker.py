@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Replacement for docker: it records each call in CALLS. A container is a file in CONTAINERS with the options of
-`run`."""
+"""Replacement for docker. It records each call in CALLS.
+
+A container is a file in CONTAINERS with the options of `run`.
+"""
 
 import json
 import os
@@ -39,7 +41,7 @@ def run(arguments: list[str]) -> int:
 
 
 def inspect(name: str) -> str:
-    """Return whether the kernel killed its code, and its memory limit in bytes."""
+    """Return two words: true if the kernel killed the code, and the memory limit in bytes."""
     options = json.loads((CONTAINERS / name).read_text())
     megabytes = options.get("--memory", ["0M"])[0].removesuffix("M")
     return f"{options.get('killed', ['false'])[0]} {int(megabytes) * 1024**2}\n"

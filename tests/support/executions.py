@@ -1,4 +1,4 @@
-"""Executions as tests see them."""
+"""Executions for tests."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ def step(key: str, *needs: str, **fields: Any) -> dict[str, Any]:
 
 @dataclass
 class Run:
-    """Execution that is read again at each access."""
+    """Execution that is read from the API again at each access."""
 
     client: Caller
     id: str

@@ -4,7 +4,7 @@ import re
 
 
 def fields_of(page):
-    """Return what the browser would send of an unchanged form."""
+    """Return the fields that a browser would send for the unchanged form."""
     page = page.partition('class="confirm is-form"')[2]
     fields = dict(re.findall(r'<input type="(?:text|number|hidden)" name="(\w+)" value="([^"]*)"', page))
     fields |= dict(re.findall(r'<input type="radio" name="(\w+)" value="([^"]*)"[^>]*checked', page))

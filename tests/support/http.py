@@ -1,4 +1,4 @@
-"""Callers of the API, through all of Django but without a socket."""
+"""Callers of the API that go through all of Django, but use no socket."""
 
 import json
 import uuid
@@ -24,7 +24,7 @@ class LeanClientHandler(LeanCalls, ClientHandler):
 
 
 class ShortClient(Client):
-    """Client that takes the web server's ways: a plain heartbeat takes the short way, other calls the long way."""
+    """Client that handles plain heartbeats without Django, as the web server does, and passes other calls to Django."""
 
     def __init__(self) -> None:
         super().__init__(raise_request_exception=False, headers={"Host": "testserver"})
@@ -66,8 +66,7 @@ async def no_body() -> dict[str, Any]:
 
 
 def short_way(request: Request, body: bytes) -> HttpResponse | None:
-    """Return the answer to a plain heartbeat or a single job in a statement of its own, or None if Django must handle
-    it."""
+    """Return the response to a plain heartbeat or a single job. Return None if Django must handle the call."""
     beat, single = plain_heartbeat_of(request, Callers().call(request), body), single_job_of(request, body)
     try:
         if beat is not None:
@@ -132,7 +131,7 @@ class Worker(Caller):
         return self.post(f"/servers/{self.id}/heartbeat", fields)
 
     def obey(self) -> list[str]:
-        """Read which attempts were taken from it, and report that it has stopped them."""
+        """Read which attempts were taken from this worker, and report that it has stopped them."""
         lost = self.beat(stopped=[]).json()["lost"]
         assert self.beat(stopped=lost).json()["lost"] == []
         return lost

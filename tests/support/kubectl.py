@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Replacement for kubectl: it records each call in CALLS. A pod is a file in CONTAINERS, and ends when its logs are
-read."""
+"""Replacement for kubectl: it records each call in CALLS.
+
+A pod is a file in CONTAINERS, and ends when its logs are read.
+"""
 
 import json
 import os
@@ -24,7 +26,7 @@ def selected(selector: str) -> list[str]:
 
 
 def look(pod: dict[str, Any]) -> str:
-    """Return why its code ended, and its memory limit."""
+    """Return two words: the reason why the code ended, and the memory limit."""
     (container,) = pod["status"].get("containerStatuses") or [{"state": {"terminated": {"reason": ""}}}]
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     return f"{container['state']['terminated']['reason']} {limits.get('memory', '')}\n"

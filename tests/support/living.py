@@ -1,4 +1,7 @@
-"""Code of jobs that shows for how long it lives: its lines in a file have the uptime, the attempt and the process."""
+"""Job code that records how long it lives.
+
+It writes lines with the uptime, the attempt and the process id to a file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ TICK = 0.005  # seconds
 
 
 def live(path: str) -> None:
-    """Live in two processes until both are killed; in later attempts, begin and end at once.
+    """Run in two processes until both are killed. In later attempts, begin and end at once.
 
     The second process is a grandchild in its own session that ignores SIGTERM and starts no program.
     """

@@ -1,4 +1,4 @@
-"""Skipping of tests on machines that lack a program."""
+"""Skip tests on machines that lack a program."""
 
 import os
 from typing import NoReturn

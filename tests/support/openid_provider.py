@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider over HTTP, which checks what a client sends."""
+"""A small OpenID Connect provider over HTTP. It checks the requests of the client."""
 
 import base64
 import hashlib
@@ -45,7 +45,7 @@ class Provider:
         return {"keys": [{**key, "kid": "one", "alg": "RS256", "use": "sig"}]}
 
     def authorize(self, query: dict[str, str]) -> str:
-        """Return the address that the browser is redirected to."""
+        """Return the address to which the browser is redirected."""
         assert query["response_type"] == "code" and query["client_id"] == CLIENT_ID
         assert query["code_challenge_method"] == "S256" and query["nonce"] and "openid" in query["scope"].split()
         self.codes[code := secrets.token_hex(8)] = query

@@ -1,4 +1,4 @@
-"""Actions of an operator over the API by name, and what must precede each."""
+"""Actions of an operator over the API, by name, and the actions that must precede them."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def executed(queries: CapturedQueries, name: str) -> str:
-    """Return the last EXECUTE of this statement of the books among the queries."""
+    """Return the last EXECUTE of the statement `name` among the queries."""
     texts = [text for query in queries for text in query["sql"].split(";\n")]
     return [text for text in texts if text.startswith(f"execute controlplane_{name}_")][-1]
 

@@ -1,6 +1,6 @@
 """Real containers of podman in a separate store, from an image with only a static busybox.
 
-They need support by the kernel and rights of this process, so no machine is required to run them.
+They need kernel features and rights that not every machine gives, so these tests may be skipped.
 """
 
 import io
@@ -24,7 +24,7 @@ LIMIT = 4096
 
 
 class Podman:
-    """Podman in a store of its own. With `environment` an agent finds it as `docker`, whatever else is installed."""
+    """Podman with its own store. In the environment `environment`, an agent finds it under the name `docker`."""
 
     def __init__(self, folder: Path) -> None:
         self.program, self._busybox = present("podman"), present("busybox")
@@ -77,7 +77,7 @@ def present(program: str) -> str:
 
 
 def ulimits() -> str:
-    """Return limits within this process's own, because podman's defaults may be higher than it may set."""
+    """Return limits that this process may set. Podman's defaults may be higher."""
     limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
     most = {name: min(resource.getrlimit(number)[1] % 2**63, LIMIT) for name, number in limits.items()}
     return str([f"{name}={most[name]}:{most[name]}" for name in limits]).replace("'", '"')

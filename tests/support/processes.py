@@ -50,7 +50,7 @@ def free_port() -> int:
 
 
 def eventually(what: Callable[[], T], *, within: float = 120, why: str = "") -> T:
-    """Return the first true answer of `what`. Fail after `within` seconds with the last answer."""
+    """Call `what` until it returns a true value, and return this value. Fail after `within` seconds."""
     deadline = time.monotonic() + within
     while True:
         answer = what()
@@ -102,7 +102,7 @@ def beside(name: str) -> str:
 
 
 def freeze(process: subprocess.Popen[bytes]) -> None:
-    """Stop all threads of the process, and wait until they stand: a thread stops only when it runs next."""
+    """Stop all threads of the process. Wait until they have stopped, because a thread stops only when it runs next."""
 
     def stands() -> bool:
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended in the meantime
@@ -183,7 +183,7 @@ class Fleet:
     def agent(
         self, name: str, url: str, *options: str, is_fast: bool = False, prefix: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
-        """Start an agent. `is_fast`: with fast recovery, whose sentinel reports a death before the timeout.
+        """Start an agent. With `is_fast` it has fast recovery: its sentinel reports a death before the timeout.
 
         `prefix` is a command that starts the agent.
         """
@@ -220,13 +220,13 @@ class Fleet:
         )
 
     def kill(self, name: str) -> None:
-        """Kill a process and its children, because a web server's children would outlive it."""
+        """Kill a process and its children. The children of a web server would otherwise survive."""
         with suppress(ProcessLookupError):
             os.killpg(self.processes[name].pid, signal.SIGKILL)
         self.processes[name].wait(10)
 
     def end(self, names: Iterable[str]) -> None:
-        """Send SIGTERM to these, and SIGKILL to those that are still there or frozen."""
+        """Send SIGTERM to these processes, then SIGKILL to processes that still run or are frozen."""
         for name in names:
             with suppress(ProcessLookupError):
                 os.killpg(self.processes[name].pid, signal.SIGTERM)

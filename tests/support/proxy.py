@@ -1,4 +1,7 @@
-"""Proxy between Django and PostgreSQL that cuts a connection at a word, before or after PostgreSQL acts on it."""
+"""Proxy between Django and PostgreSQL.
+
+It cuts a connection at a chosen word, before or after PostgreSQL receives it.
+"""
 
 import socket
 import threading
@@ -10,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class Cut:
-    """Place of the cut: the last of these words, after the others have come in order over one connection."""
+    """Place of the cut: the last of these words, once the other words have passed in this order over one connection."""
 
     words: tuple[bytes, ...]
     is_done: bool
@@ -27,7 +30,7 @@ class Cut:
 
 
 class Proxy:
-    """Proxy for the PostgreSQL at an address. Its own address is `url`."""
+    """Proxy in front of a PostgreSQL server. Its own address is `url`."""
 
     def __init__(self, url: str) -> None:
         self.lead_to(url)
@@ -106,7 +109,7 @@ class Proxy:
         with suppress(OSError):
             while chunk := server.recv(1 << 20):
                 if ends.is_set():
-                    answered.set()  # PostgreSQL has acted, and the answer is dropped
+                    answered.set()  # PostgreSQL has run the statement; its response is dropped
                     return
                 client.sendall(chunk)
         with suppress(OSError):
@@ -135,6 +138,6 @@ class SilencingProxy(Proxy):
         generation = self.generation
         with suppress(OSError), source:
             while chunk := source.recv(1 << 16):
-                if generation == self.generation:  # otherwise the data is acknowledged and dropped
+                if generation == self.generation:  # a silent connection acknowledges the data and drops it
                     target.sendall(chunk)
             target.shutdown(2)

@@ -15,7 +15,7 @@ def _is_fit(python: str) -> bool:
 
 
 def _pythons() -> Iterator[str]:
-    """Yield the Pythons that may exist, this one first."""
+    """Yield the paths where Pythons may be, the running one first."""
     yield sys.executable
     names = [f"python3.{minor}" for minor in (14, 13, 12)]
     yield from filter(None, map(shutil.which, [*names, "python3"]))
@@ -24,7 +24,7 @@ def _pythons() -> Iterator[str]:
 
 
 def make_environment(folder: Path, *packages: str) -> str:
-    """Create an environment in `folder` with these arguments of pip, and return its Python (3.12 to 3.14).
+    """Create an environment (Python 3.12 to 3.14) in `folder`, install `packages` with pip, and return its Python.
 
     Raise LookupError if there is no such Python, or the packages are not available.
     """

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 
 class CapturedQueries(CaptureQueriesContext):
-    """Captured queries without PREPARE statements, which depend on the tests before."""
+    """Captured queries without PREPARE statements, because these depend on the tests that ran before."""
 
     @property
     def captured_queries(self) -> list[dict[str, Any]]:

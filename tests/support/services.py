@@ -1,4 +1,4 @@
-"""Real servers of other vendors. Tests are skipped with the reason if one is missing."""
+"""Real servers of other vendors. If a server is missing, its tests are skipped with the reason."""
 
 import os
 import pwd
@@ -82,7 +82,7 @@ class RabbitMQ:
     def __enter__(self) -> Self:
         log = self.folder / "rabbitmq.log"
         with log.open("wb") as output:
-            # Start the name server first: one that the node starts would outlive it.
+            # Start the name server first, because a name server that the node starts would survive the node.
             self.started = [
                 subprocess.Popen(command, env=self.env, stdout=output, stderr=output, start_new_session=True)
                 for command in ([program("epmd")], [self.program])
@@ -105,7 +105,7 @@ class Postgresql:
 
     def __init__(self, place: Path | None = None) -> None:
         self.initdb = program("initdb", *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
-        # Not in pytest's folder: it is closed to other users, and PostgreSQL runs as another user than root.
+        # The folder is not in pytest's folder, which is closed to other users. PostgreSQL does not run as root.
         self.data, self.port = Path(tempfile.mkdtemp(prefix="controlplane-postgresql-", dir=place)), free_port()
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self.options: dict[str, str] = {}
@@ -185,7 +185,7 @@ class PgBouncer:
         self.settings.chmod(0o644)
 
     def order(self, words: str) -> None:
-        """Give an order on PgBouncer's console."""
+        """Run a command on PgBouncer's console."""
         url = f"postgresql://postgres@127.0.0.1:{self.port}/pgbouncer"
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as console:
             console.execute(words)

@@ -1,4 +1,7 @@
-"""Spans recorded by OpenTelemetry's SDK. As a program, an agent that writes its spans to the file SPANS."""
+"""Spans recorded by OpenTelemetry's SDK.
+
+Run as a program, this module is an agent that writes spans to the file SPANS.
+"""
 
 import importlib.util
 import json
@@ -16,7 +19,7 @@ def require_sdk() -> None:
 
 
 def record(exporter):
-    """Return a provider that passes spans to this exporter when they end."""
+    """Return a provider that passes ended spans to this exporter."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 

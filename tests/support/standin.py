@@ -1,4 +1,4 @@
-"""Scripted control plane that follows the contract, and an agent process to test with it."""
+"""Scripted control plane that follows the API contract, and an agent process to test with it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Foreign(Exception):
 
 
 class ControlPlane:
-    """Scripted control plane. `script[call]` gets the body first, and may raise Refuse or return an answer."""
+    """Scripted control plane. `script[call]` is called with the body, and may raise Refuse or return a response."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""Moving a row to a state through transitions that the database allows."""
+"""Move a row to a state by legal transitions."""
 
 from liveness import states
 from liveness.models import Server
@@ -16,7 +16,7 @@ def way_to(table, start, goal):
 
 
 def put(server, state):
-    """Move a server to a state, as the database allows it."""
+    """Move a server to a state by legal transitions."""
     for onward in way_to(states.TRANSITIONS, ServerState(server.state), state)[1:]:
         Server.objects.filter(pk=server.pk).update(state=onward)
     server.refresh_from_db()

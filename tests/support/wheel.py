@@ -35,9 +35,12 @@ def build() -> Path:
 
 
 def install(folder: Path, *, only: tuple[str, ...] = ()) -> Path:
-    """Return the programs of a new environment with the wheel. It has all of our packages, or `only` some."""
+    """Install the wheel in a new environment, with all of our dependencies or `only` some.
+
+    Return its program folder.
+    """
     venv.create(folder, symlinks=True)
-    # Install without what only pip needs: the Python to install into, and the wheel, are given.
+    # The new environment has no pip, so our own pip installs into it.
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     run(*pip, "--no-deps", "--no-index", "--no-compile", str(build()))
     site = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"

@@ -1,13 +1,13 @@
-"""Protection of the workers of a Celery application: the tasks of a dead worker run again within seconds.
+"""Protection of the workers of a Celery application: if a worker dies, its tasks run again within seconds.
 
     from controlplane.agent.celery import protect
     protect(app)
 
-Tasks stay unchanged. Processes that only publish stay unchanged, too. So do other applications in the same process,
-because the protection uses no global signals, only boot steps of this application's workers.
+Tasks, and processes that only publish, stay unchanged. Other applications in the same process stay unchanged too,
+because the protection uses only boot steps of this application's workers and no global signals.
 
-Rooms: `worker` runs inside the Celery worker, `heart` is the process beside it, `broker` is Redis or RabbitMQ. The
-modules here belong to both processes: `messages` is their protocol.
+Packages: `worker` runs inside the Celery worker, `heart` is the process beside it, `broker` accesses Redis or RabbitMQ.
+Both processes use the modules here; `messages` is their protocol.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def protect(app: Celery, url: str | None = None, token: str | None = None, **options: Any) -> None:
-    """Make each worker of `app` register, send heartbeats, and return the messages of lost workers.
+    """Make each worker of `app` register, send heartbeats, and return messages of lost workers to their queues.
 
-    Call it right after the application is made. `url` and `token` (role worker) default to CONTROLPLANE_URL and
-    CONTROLPLANE_TOKEN, which are read when a worker starts. `options` are the fields of `CeleryOptions` by name. They
-    default to CONTROLPLANE_CELERY_… in the environment. Raise TypeError for an unknown option.
+    Call it right after the application is created. `url` and `token` (of the role worker) default to CONTROLPLANE_URL
+    and CONTROLPLANE_TOKEN, which are read when a worker starts. `options` are fields of `CeleryOptions`. They default
+    to the environment variables CONTROLPLANE_CELERY_…. Raise TypeError for an unknown option.
     """
     remember(app, CeleryOptions.chosen(url=url, token=token, **options))
-    # The lowest of all defaults, so a setting of the application overrides it. See `Unset`.
+    # This default has the lowest priority, so a setting of the application overrides it. See `Unset`.
     app.add_defaults(lambda: {"task_acks_late": UNSET})
     from controlplane.agent.celery.worker import bootsteps, consumer_steps
 

@@ -1,6 +1,6 @@
-"""The time until which tasks may run, in memory that the heart writes and every process of the worker reads.
+"""Deadline until which tasks may run. The heart writes it to shared memory, and every process of the worker reads it.
 
-The memory is a mapped file. It is made before the pool forks, so all processes share it. 0 means no limit.
+The memory is a mapped file that is made before the pool forks. The value 0 means no limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DOUBLE = struct.Struct("d")
 
 
 class Deadline:
-    """Deadline on the uptime clock, in seconds. Eight aligned bytes are written in one step."""
+    """Deadline on the uptime clock, in seconds. Writing is atomic, because it is eight aligned bytes."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -50,7 +50,7 @@ def kill_myself() -> None:
 
 
 def watch(deadline: Deadline, stop: Callable[[], None] = kill_myself) -> threading.Thread:
-    """Start a thread that calls `stop` (default: SIGKILL to this process) when the deadline passes."""
+    """Start a thread that calls `stop` when the deadline passes. By default it kills this process with SIGKILL."""
 
     def look() -> None:
         while not deadline.has_passed():

@@ -1,4 +1,4 @@
-"""Files in which a job that is a Celery task leaves its result, shared by the worker's processes and the heart."""
+"""Files with the results of jobs that are Celery tasks. The worker's processes write them, and the heart reads them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def pulse_file(result: str | Path) -> str:
-    """Return the path of the signs of life of the job whose result is at `result`."""
+    """Return the path of the file with the signs of life of a job. `result` is the path of its result."""
     return f"{result}.pulse"

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-MOST = 4000  # bytes of a message that must not wait; a pipe accepts up to 4096 bytes as a whole or not at all
-SHORTENED = 200  # characters of each text in a message that is too long
+MOST = 4000  # largest size in bytes of a message that must not block; a pipe writes up to 4096 bytes atomically
+SHORTENED = 200  # characters that each text keeps in a message that is too long
 
 
 class TaskHeld(NamedTuple):
-    """The worker received a message and has not settled it. `tag` is the key of the delivery."""
+    """The worker received a message and has not settled it yet. `tag` identifies the delivery."""
 
     tag: str
     id: str
@@ -28,7 +28,7 @@ class TaskHeld(NamedTuple):
     root: str | None = None
     parent: str | None = None
     attempt: str = ""
-    is_known: bool = False  # it was delivered or tried before, so the control plane may have a job for it
+    is_known: bool = False  # it was delivered or tried before, so the control plane may know it already
     args: str | None = None
 
 
@@ -59,10 +59,10 @@ class MessagesDropped(NamedTuple):
 class LoopProgress(NamedTuple):
     """Sign of life of the worker's main loop, twice a second."""
 
-    received: int = -1  # messages since the worker started
-    takes: bool = False  # the worker consumes, and is not full
+    received: int = -1  # number of messages received since the worker started
+    takes: bool = False  # True if the worker consumes and is not full
     queues: Sequence[str] = ()
-    dead: int | None = None  # requests that no process runs, if they fill all places of a full worker
+    dead: int | None = None  # number of requests that no process runs, if they fill all places of the worker
 
 
 class JobKnown(NamedTuple):
@@ -80,7 +80,10 @@ class JobWaiting(NamedTuple):
 
 
 class JobNotSent(NamedTuple):
-    """Job that did not reach the worker's own queue. Without a `code`, `text` is the reason of its release."""
+    """Job that did not reach the worker's own queue.
+
+    With a `code` it fails; otherwise it is released for the reason `text`.
+    """
 
     attempt: str
     code: str
@@ -201,12 +204,12 @@ class Greeting:
     description: dict[str, Any]  # for the registration
     state: str | None = None  # folder of the files that prove deaths; None: deaths are not proved
     lock: int | None = None  # descriptor of this worker's file; None: its own death cannot be proved
-    began: float = 0.0  # uptime in seconds at the worker's start
-    ends_namespace: bool = False  # the kernel ends all processes of the container with the worker
+    began: float = 0.0  # uptime of the machine in seconds when the worker started
+    ends_namespace: bool = False  # True if the kernel ends all processes of the container together with the worker
 
 
 def encode(message: FromWorker | Order, most: int | None = None) -> bytes:
-    """Return the line of a message. Shorten its texts if it has more than `most` bytes."""
+    """Return a message as one line. Shorten its texts if the line has more than `most` bytes."""
     line = [type(message).__name__, *message]
     data = json.dumps(line, default=str).encode() + b"\n"
     if most and len(data) > most:
@@ -216,7 +219,7 @@ def encode(message: FromWorker | Order, most: int | None = None) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """Return the message of a line. Raise ValueError, KeyError or TypeError for a line that is none."""
+    """Return the message in a line. Raise ValueError, KeyError or TypeError if the line is not a message."""
     kind, *values = json.loads(line)
     return TYPES[kind](*values)
 
@@ -228,7 +231,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
 
 
 def decode_greeting(line: bytes) -> Greeting:
-    """Return the greeting of a line. The line comes from this process's own parent, so unpickling it is safe."""
+    """Return the greeting in a line. Unpickling is safe, because the line comes from the parent of this process."""
     values = json.loads(line)
     connection = pickle.loads(base64.b64decode(values["connection"]))  # noqa: S301 (from our own parent)
     return Greeting(**{**values, "connection": connection})

@@ -10,13 +10,16 @@ from weakref import WeakKeyDictionary
 from controlplane.agent.api.client import check_address
 
 OFF = "off"
-INSTANCE_VARIABLE = "CONTROLPLANE_CELERY_INSTANCE"  # in the environment of all processes that a worker starts
+INSTANCE_VARIABLE = "CONTROLPLANE_CELERY_INSTANCE"  # variable in the environment of all processes that a worker starts
 RECORDINGS = ("servers", "notable", "everything")
 WHEN_STUCK = ("flag", "cordon")
 
 
 class Unset(int):
-    """Default value False of `task_acks_late`. Its type distinguishes it from False in the application's settings."""
+    """Default of `task_acks_late`.
+
+    It is false, but its type distinguishes it from a False that the application sets.
+    """
 
 
 UNSET = Unset(0)
@@ -29,23 +32,25 @@ class CeleryOptions:
     url: str = ""
     token: str = ""
     cluster: str = "default"
-    name: str | None = None  # of the server; default: the worker's node name
+    name: str | None = None  # name of the server; default: the worker's node name
     record: str = "notable"  # "servers" reports no task; "notable" reports long, failed, retried and lost tasks
     show_arguments: bool = False
     jobs: bool = True  # take jobs of the type "celery"
-    max_resubmissions: int = 3  # losses of a task while its code ran; after one more, it is quarantined
-    condemned_for: float = 2.0  # time between the mark on a lost worker and the return of its messages
-    stuck_after: float = 60.0  # time without a message, although messages wait and the worker has room
+    max_resubmissions: int = 3  # losses that a task may have while its code ran; the next loss quarantines it
+    condemned_for: float = 2.0  # time between the mark of a lost worker and the return of its messages
+    # Time without a received message after which a worker is stuck, if messages wait and it has room.
+    stuck_after: float = 60.0
     when_stuck: str = "flag"
     heartbeat_interval: float | None = None
     timeout: float | None = None
     grace: float | None = None  # the longest warm shutdown
-    fast_recovery: bool = True  # report the proved deaths of earlier workers, and make this worker's death provable
+    # Report proved deaths of earlier workers, and let later workers prove the death of this one.
+    fast_recovery: bool = True
     state_dir: str | None = None  # folder for that, shared by successive workers of a machine or container
 
     @classmethod
     def chosen(cls, **arguments: Any) -> dict[str, Any]:
-        """Return the arguments that are not None. Raise TypeError for an unknown one."""
+        """Return the arguments that are not None. Raise TypeError for an unknown argument."""
         known = {field.name for field in fields(cls)}
         if unknown := set(arguments) - known:
             raise TypeError(f"protect() takes no {', '.join(sorted(unknown))}; it takes {', '.join(sorted(known))}")

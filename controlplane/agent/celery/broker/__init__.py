@@ -1,5 +1,5 @@
-"""The broker's side of the protection: keys in Redis, queues in RabbitMQ, and the messages in them.
+"""Access to the broker: the protection's keys in Redis and queues in RabbitMQ, and the messages in them.
 
-Here belong unacknowledged messages, copies of messages, their return to the queues, and the quarantine. The worker and
-the heart use this room, so it imports kombu, but neither Celery nor any code of the application.
+Code about unacknowledged messages, copies of messages, their return to the queues, and the quarantine belongs here. The
+worker and the heart use this package. So it imports kombu, but neither Celery nor code of the application.
 """

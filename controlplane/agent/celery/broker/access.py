@@ -1,4 +1,4 @@
-"""Access rules of Redis (ACL): the keys that a protected worker needs, and an error message that names them."""
+"""Access rules (ACL) of Redis: the key patterns that a protected worker needs, and an error message that names them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ KEYS = "~controlplane* ~unacked* ~_kombu.* ~*.celery.pidbox*"
 
 
 def explain(error: BaseException) -> str:
-    """Return the text of an error. If an access rule is the reason, add what to do."""
-    # The second text is that of an error inside a script.
+    """Return the text of an error. If an access rule caused the error, add advice."""
+    # Errors inside a script have the second text.
     if not isinstance(error, NoPermissionError) and "The user executing the script can't" not in str(error):
         return str(error)
     return (

@@ -1,20 +1,21 @@
-"""The script that moves one message from a queue to the hash of a worker, in one step."""
+"""Redis script that moves one message from a queue to the hash of a worker, in one atomic step."""
 
 from __future__ import annotations
 
 import hashlib
 
 # KEYS: the lists of the queues in the order of preference, then kombu's hash and sorted set of the worker's messages.
-# ARGV: the time, as kombu writes it into the sorted set.
-# The script returns nothing if all lists are empty, otherwise the list, the message and its delivery tag.
+# ARGV: the time, as kombu writes it into the sorted set. The script returns the list, the message and its delivery tag.
+# If all lists are empty, it returns nothing.
 #
-# The hash gets what kombu's own QoS.append writes: the message as it was published, its exchange, its routing key.
-# cjson reads these two only. It never writes the message again, because it would change empty lists and large numbers.
+# The hash gets the same entry as from kombu's QoS.append: the message as it was published, its exchange, its routing
+# key. cjson only reads the exchange and the routing key. It does not write the message, because it would change empty
+# lists and large numbers.
 #
-# Redis does not undo a script that fails halfway. So the message returns to its list if HSET is refused (by an access
-# rule, or a key of another type). A refused ZADD does no harm, because only the hash counts.
+# Redis does not undo a script that fails halfway. So if HSET is refused (by an access rule, or because the key has
+# another type), the script returns the message to its list. A refused ZADD does no harm, because only the hash counts.
 #
-# A message without a usable tag is returned with the tag '', because only Python can read it.
+# If the script finds no tag in the message, it returns the tag ''. Python then reads the message.
 SCRIPT = r"""
 local lists = #KEYS - 2
 local list, item

@@ -1,4 +1,4 @@
-"""A connection to RabbitMQ beside Celery's, for short questions and for copies of messages."""
+"""Connection to RabbitMQ in addition to Celery's, for short queries and for copies of messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUTS = {"read_timeout": 5, "write_timeout": 5, "connect_timeout": 4}  # seco
 
 
 class RabbitConnection:
-    """Connection that opens at its first use, and again after an error.
+    """Connection that is opened on first use, and opened again after an error.
 
     Thread safe. Every method raises `errors` if RabbitMQ cannot be reached.
     """
@@ -57,7 +57,7 @@ class RabbitConnection:
         with self._lock:
             try:
                 channel = self._open()
-            except self.errors:  # the connection was lost since its last use
+            except self.errors:  # the connection was lost after its last use
                 self.close()
                 channel = self._open()
             try:
@@ -78,7 +78,7 @@ def declare(channel: Any, queue: str, expires: float | None = None) -> None:
 
 
 def put(channel: Any, queue: str, text: str) -> None:
-    """Publish a text to a queue, persistent."""
+    """Publish a text to a queue as a persistent message."""
     Producer(channel).publish(text, exchange="", routing_key=queue, delivery_mode=2)
 
 

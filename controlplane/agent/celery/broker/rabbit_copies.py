@@ -1,8 +1,9 @@
 """Copies in RabbitMQ of the messages that workers acknowledged early.
 
-RabbitMQ has no keys, so everything is a queue. Each worker has queues `controlplane.held.INSTANCE.N`, each with one
-copy or none. The queue `controlplane.mark.INSTANCE` has a message if the worker is marked: its copies are about to be
-returned to their queues. The queue `controlplane.holders` has a message for each worker that may hold copies.
+RabbitMQ has no keys, so everything is stored in queues. Each worker has slots: queues `controlplane.held.INSTANCE.N`
+with at most one copy each. The queue `controlplane.mark.INSTANCE` has a message if the worker is marked, because its
+copies are about to be returned to their queues. The queue `controlplane.holders` has a message for each worker that may
+hold copies.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ log = structlog.get_logger()
 
 
 class CopyOrigin(TypedDict):
-    """Header of a copy: its task, and the exchange and routing key to which it returns."""
+    """Header of a copy: its task, and the exchange and routing key for its return."""
 
     tag: str  # of the delivery
     task: str
     name: str
     target: dict[str, Any]
-    shared: bool  # it came from an exchange that may have given other queues a message, too
-    uncounted: int  # deliveries that may have ended a worker and that the queue does not count
+    shared: bool  # its exchange may have delivered the message to other queues, too
+    uncounted: int  # number of deliveries that may have ended a worker, and that the queue does not count
 
 
 class RabbitCopies(RabbitConnection):
     """Copies of workers' messages. Thread safe. Every method raises `errors` if RabbitMQ cannot be reached.
 
-    `holders` is the list of instances. All objects of one process share it.
+    `holders` is the list of instances that may hold copies. All objects of a process share it.
     """
 
     def __init__(self, connection: Connection, holders: RabbitHolders | None = None) -> None:
@@ -54,7 +55,7 @@ class RabbitCopies(RabbitConnection):
         self._has_mark: set[str] = set()
         self._marked_at: dict[str, float] = {}
 
-    # For the worker's main process
+    # Used by the worker's main process
 
     def hold(self, instance: str, slot: int, message: Any, about: CopyOrigin) -> None:
         """Publish a copy of a message to a slot of this worker. RabbitMQ has confirmed it when this returns."""
@@ -68,7 +69,7 @@ class RabbitCopies(RabbitConnection):
         with self.channel() as channel:
             channel.queue_purge(held(instance, slot))
 
-    # For hearts
+    # Used by hearts
 
     def enter(self, instance: str) -> None:
         """Add an instance to the list of instances that may hold copies."""
@@ -79,7 +80,7 @@ class RabbitCopies(RabbitConnection):
         self._list.enter(self, instance)
 
     def leave(self, instance: str) -> bool:
-        """Remove the queues and the entries of an instance that holds nothing. Return False if something is left."""
+        """Remove the queues and the entries of an instance, if it holds nothing. Return False if something is left."""
         slot = 0
         while (count := self.count(held(instance, slot))) is not None:
             if count:
@@ -99,13 +100,13 @@ class RabbitCopies(RabbitConnection):
     def is_condemned(self, instance: str) -> bool:
         """Return True if this instance is marked."""
         count = self.count(mark(instance))
-        if count is None:  # somebody deleted it
+        if count is None:  # the queue was deleted
             self._has_mark.discard(instance)
             self.enter(instance)
         return bool(count)
 
     def condemn(self, instance: str, by: str) -> float:
-        """Mark an instance. Return the seconds since this process marked it first."""
+        """Mark an instance. Return the seconds since this process first marked it."""
         if instance not in self._marked_at:
             with self.channel() as channel:
                 declare(channel, mark(instance), expires=keys.MARK_KEPT)
@@ -122,10 +123,10 @@ class RabbitCopies(RabbitConnection):
         *,
         has_ended: Callable[[str], bool] = lambda tag: False,
     ) -> Counter[Outcome]:
-        """Return every copy of an instance to its queue, and drop the copies of tasks for which `has_ended` is True.
+        """Return every copy of an instance to its queue. Drop a copy if `has_ended` is True for its task.
 
-        `running` are the tags of tasks whose code ran, None if any may have. `returned` is called for each copy. No
-        other process can receive a copy while this one holds it unacknowledged.
+        `running` are the tags of tasks whose code ran. None means that the code of any task may have run. `returned` is
+        called for each copy. While this process holds a copy unacknowledged, no other process can receive it.
         """
         outcomes: Counter[Outcome] = Counter()
         slot = 0
@@ -143,7 +144,10 @@ class RabbitCopies(RabbitConnection):
         return outcomes
 
     def give_back_slot(self, instance: str, slot: int, loss: Loss, more: dict[str, Any], *, suspect: bool) -> None:
-        """Return the copy in one slot to its queue, with more headers. `suspect`: the code of the task ran."""
+        """Return the copy in one slot to its queue, with the headers `more`.
+
+        `suspect` means that the code of the task ran.
+        """
         with self._received(instance, slot) as message:
             if message is not None:
                 self._give_back(message, loss, more, suspect=suspect)
@@ -161,14 +165,15 @@ class RabbitCopies(RabbitConnection):
         headers = headers_to_publish(message) | more
         about = headers.pop(HELD)
         headers["losses"] = losses = losses_of(message) + (1 + about["uncounted"] if suspect else 0)
-        headers["redelivered"] = True  # so that the end of its task is recorded, however short the task is
+        # The worker records the end of a redelivered task, however short the task is.
+        headers["redelivered"] = True
         is_quarantined = losses > loss.limit
         target = target_after(about["target"], headers, loss, about["task"], is_quarantined=is_quarantined)
         if is_quarantined:
             target["routing_key"] = UNREPORTED
             headers["name"] = about["name"]
         elif target["exchange"] == "" and about["shared"] and self.count(target["routing_key"]) is None:
-            # Probably a worker's own queue of a broadcast. The other workers have their own messages.
+            # It was probably the queue of one worker for a broadcast. The other workers have their own messages.
             log.error("Message dropped, because its queue is deleted", queue=target["routing_key"], task=about["task"])
             return Returned(Outcome.GONE, about["task"], losses)
         if target["exchange"] == "":

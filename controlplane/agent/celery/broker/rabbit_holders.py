@@ -1,7 +1,8 @@
 """The list of instances that may hold copies in RabbitMQ: a queue with one message for each of them.
 
-A scan receives all messages without acknowledging them, and returns them when its channel closes. Another scan at the
-same time does not see them, so a worker may enter twice. A scan that sees an instance twice removes the surplus.
+A scan receives all messages without acknowledging them, so they are returned when its channel closes. Another scan at
+the same time does not see them. So a worker may publish two entries. A scan that sees several entries of an instance
+removes all but one.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from controlplane.agent.celery.broker.rabbit_connection import RabbitConnection,
 
 HOLDERS = "controlplane.holders"
 SCAN_EVERY = 10.0  # seconds between two scans of one process
-LEAVE_SCANS = 10  # tries to find the entries of an instance that leaves
-LEAVE_PAUSE = 0.2  # seconds between two of these tries
-EMPTY_SCANS = 2  # scans without an entry that prove its absence, if the number of entries is unknown
+LEAVE_SCANS = 10  # largest number of scans for the entries of an instance that leaves
+LEAVE_PAUSE = 0.2  # seconds between two of these scans
+EMPTY_SCANS = 2  # if the number of entries is unknown, so many scans without an entry prove that there is none
 
 
 class RabbitHolders:
-    """The list as one process sees it. Its threads share one object, so that they enter an instance only once.
+    """The list, as one process sees it.
 
-    Thread safe. Methods take the connection of the calling thread, and raise the errors of that connection.
+    All its threads share one object, so that they publish only one entry per instance. It is thread safe. Methods get
+    the connection of the calling thread, and raise its errors.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._entered: set[str] = set()
-        self._puts: Counter[str] = Counter()  # entries that this process may have published, by instance
+        self._puts: Counter[str] = Counter()  # number of entries that this process may have published, by instance
         self._removed: Counter[str] = Counter()
         self._has_left: set[str] = set()
         self._listed: list[str] = []
@@ -39,7 +41,7 @@ class RabbitHolders:
         self._scan_at = 0.0
 
     def enter(self, broker: RabbitConnection, instance: str) -> None:
-        """Publish an entry for this instance, unless it has entered or left before."""
+        """Publish an entry for this instance, unless this process published or removed one before."""
         if instance in self._entered:
             return
         with self._lock:
@@ -47,9 +49,10 @@ class RabbitHolders:
                 self._put(broker, instance)
 
     def leave(self, broker: RabbitConnection, instance: str) -> bool:
-        """Remove every entry of this instance. Return False if an entry may be left, because another scan hides it.
+        """Remove all entries of this instance. Return False if another scan may hide an entry, so that it is left.
 
-        A process knows how many entries it published for its own instance. Otherwise it scans until no entry is found.
+        A process knows how many entries it published for its own instance. For other instances it scans until it finds
+        none.
         """
         with self._lock:
             self._has_left.add(instance)
@@ -78,7 +81,7 @@ class RabbitHolders:
                 spread = 1 + uuid.uuid4().int % 100 / 100
                 self._scan_at = time.monotonic() + spread * max(SCAN_EVERY, 0.5 * len(self._listed))
                 seen, before = frozenset(self._scan(broker)), self._before
-                if before is not None:  # another scan hides an entry once, rarely twice
+                if before is not None:  # another scan may hide an entry once, but rarely twice
                     for instance in self._entered - seen - before - self._has_left:
                         self._put(broker, instance)  # the queue was deleted
                 self._listed, self._before = sorted(seen | (before or frozenset())), seen
@@ -88,7 +91,7 @@ class RabbitHolders:
         with broker.channel() as channel:
             declare(channel, HOLDERS)
             if instance not in self._scan(broker):
-                self._puts[instance] += 1  # before the publication, whose confirmation may be lost
+                self._puts[instance] += 1  # counted before the publication, because its confirmation may be lost
                 put(channel, HOLDERS, instance)
             self._entered.add(instance)
 

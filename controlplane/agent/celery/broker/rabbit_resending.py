@@ -1,4 +1,4 @@
-"""The way out of the quarantine on RabbitMQ, which is a queue."""
+"""Send tasks out of the quarantine on RabbitMQ. The quarantine is a queue there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from controlplane.agent.celery.broker.rabbitmq import (
 
 
 def send_again(connection: Connection, tasks: Collection[str]) -> list[str]:
-    """Send quarantined tasks to the tails of their queues, without losses. Return the ids of the tasks found.
+    """Send quarantined tasks to the tails of their queues, with a loss count of zero. Return the ids that were found.
 
-    Each message is published before it is acknowledged. The others return to their places when the connection closes.
+    Each message is published again before it is acknowledged. All other messages return to their places when the
+    connection closes.
     """
     sent = []
     with connection.clone() as opened:
@@ -36,7 +37,8 @@ def send_again(connection: Connection, tasks: Collection[str]) -> list[str]:
                 continue
             for name in ("losses", QUARANTINED):
                 headers.pop(name, None)
-            headers["redelivered"] = True  # so that the end of its task is recorded, however short the task is
+            # The worker records the end of a redelivered task, however short the task is.
+            headers["redelivered"] = True
             Producer(channel).publish(
                 message.body,
                 headers=headers,

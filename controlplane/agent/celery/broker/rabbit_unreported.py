@@ -1,7 +1,7 @@
 """Quarantined messages on RabbitMQ whose failure is not stored yet, because their worker died.
 
-A heart takes one at a time, and its worker's main process stores the failure. Until then the message stays
-unacknowledged: if this worker dies as well, another one receives it.
+A heart takes one message at a time, and its worker's main process stores the failure. Until then the message stays
+unacknowledged. So if this worker dies as well, another worker receives the message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from controlplane.agent.celery.broker.rabbitmq import (
 )
 from controlplane.agent.celery.messages import FailureStored, StoreFailure
 
-REPORTED_WITHIN = 60.0  # seconds; after that, another worker may try
+REPORTED_WITHIN = 60.0  # seconds after which another worker may try
 
 
 class QuarantinedTask(NamedTuple):
@@ -37,7 +37,7 @@ class QuarantinedTask(NamedTuple):
 
 
 class UnreportedQueue:
-    """The queue of these messages. One thread uses it; only `record_stored` may come from another."""
+    """Queue of these messages. Only one thread uses it, but any thread may call `record_stored`."""
 
     def __init__(self, connection: Connection) -> None:
         self._broker = connection
@@ -51,7 +51,7 @@ class UnreportedQueue:
         self._stored = stored
 
     def next_order(self) -> StoreFailure | None:
-        """Take a message if there is one, and return the order to store its failure."""
+        """Take the next message, and return the order to store its failure. Return None if there is no message."""
         if self._message is not None and time.monotonic() - self._taken_at < REPORTED_WITHIN:
             return None
         self._close()

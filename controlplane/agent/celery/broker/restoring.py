@@ -1,4 +1,4 @@
-"""The return of a message on Redis to its queue. It happens once, however many processes try at the same time."""
+"""Return messages on Redis to their queues. Each returns only once, however many processes try at the same time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from controlplane.agent.celery.broker import keys
 class Outcome(enum.Enum):
     RESTORED = "RESTORED"
     QUARANTINED = "QUARANTINED"
-    GONE = "GONE"  # another process was first, or it was acknowledged
+    GONE = "GONE"  # another process returned it, or it was acknowledged
     HOMELESS = "HOMELESS"  # no queue is bound to its exchange and routing key, so it stays where it is
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Reason why messages of an instance return. A task that is lost more than `limit` times is quarantined."""
+    """Loss of an instance: the reason why its messages return.
+
+    A task that is lost more than `limit` times is quarantined.
+    """
 
     instance: str
     reason: str
@@ -39,15 +42,17 @@ class Returned:
 
 
 def give_back(channel: Any, tag: str, loss: Loss, *, suspect: bool, task: str | None = None) -> Returned:
-    """Return one unacknowledged message of `channel` to its queue. Raise kombu's connection errors without any change.
+    """Return one unacknowledged message of `channel` to its queue.
 
-    `suspect`: the code of the task ran. Its losses are one more, and it goes to the tail of the queue or to the
-    quarantine. Other messages go to the head.
+    If it raises one of kombu's connection errors, nothing has changed. `suspect` means that the code of the task ran.
+    Then its number of losses grows by one, and the message goes to the tail of its queue or to the quarantine. Other
+    messages go to the head.
 
-    `task`: its id, if the caller knows it. With protocol 1 the id is in the body, which only an application can read.
-    Until then, a quarantined message has its tag as its key.
+    `task` is the id of the task, if the caller knows it. With protocol 1 the id is in the body, and only an application
+    can read the body. Until an application has read it, a quarantined message has its tag as its key.
 
-    The transaction is that of kombu's restore_by_tag: it watches the hash, so only one of many processes succeeds.
+    The transaction is the same as in kombu's restore_by_tag. It watches the hash, so only one of many processes
+    succeeds.
     """
     returned = Returned(Outcome.GONE)
 
@@ -87,5 +92,5 @@ def give_back(channel: Any, tag: str, loss: Loss, *, suspect: bool, task: str | 
 
 
 def quarantine_text(name: str, losses: int, reason: str) -> str:
-    """Return the text of the FAILURE."""
+    """Return the error text of a quarantined task."""
     return f"{name} ended its worker, process or time {losses} times ({reason}): quarantined"

@@ -1,4 +1,4 @@
-"""Unacknowledged messages of workers in Redis: counted, marked, returned to their queues, quarantined."""
+"""Unacknowledged messages of workers in Redis: mark their worker, return them to their queues, quarantine them."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class UnackedMessages:
         if is_empty := not self.count(instance):
             pipe = self._client.pipeline()
             pipe.srem(self._key(keys.HOLDERS), instance)
-            # The index may list messages that were acknowledged just before the end.
+            # The index may still list messages that were acknowledged just before the end.
             pipe.delete(self._key(f"unacked_mutex:{instance}"), self._key(f"unacked_index:{instance}"))
-            # The jobs that it claimed. The control plane runs each of them again.
+            # This queue has the jobs that the worker claimed. The control plane runs each of them again.
             pipe.delete(*map(self._key, self._lists(keys.own_queue(instance))))
             pipe.execute()
         return is_empty
@@ -83,7 +83,7 @@ class UnackedMessages:
         return sorted(bytes_to_str(member) for member in self._client.smembers(self._key(keys.HOLDERS)))
 
     def condemn(self, instance: str, by: str) -> float:
-        """Mark an instance. Return the seconds since any process marked it first."""
+        """Mark an instance. Return the seconds since any process first marked it."""
         key = self._key(keys.condemned(instance))
         client = self._client
         client.set(key, by, nx=True, ex=keys.MARK_KEPT)
@@ -94,7 +94,10 @@ class UnackedMessages:
         return int(self._client.hlen(self._key(keys.unacked(instance))))
 
     def tags(self, instance: str) -> list[str]:
-        """Return the tags of its messages. The newest is first, so that the order stays if each goes to the head."""
+        """Return the tags of an instance's messages, newest first.
+
+        If each then goes to the head of its queue, the order stays.
+        """
         client = self._client
         held = {bytes_to_str(tag) for tag in client.hkeys(self._key(keys.unacked(instance)))}
         newest_first: Any = client.zrevrange(self._key(f"unacked_index:{instance}"), 0, -1)
@@ -111,9 +114,10 @@ class UnackedMessages:
         keep: Collection[str] = (),
         settled: Collection[str] = (),
     ) -> Counter[Outcome]:
-        """Return the messages of an instance to their queues, except those in `keep`. Acknowledge those in `settled`.
+        """Return the messages of an instance to their queues, except tags in `keep`. Acknowledge the tags in `settled`.
 
-        `running` are the tags of tasks whose code ran, None if any may have. `returned` is called for each message.
+        `running` are the tags of tasks whose code ran. None means that the code of any task may have run. `returned` is
+        called for each message.
         """
         outcomes: Counter[Outcome] = Counter()
         tags = [tag for tag in self.tags(instance) if tag not in keep]
@@ -150,7 +154,7 @@ class UnackedMessages:
         return sum(pipe.execute())
 
     def _lists(self, queue: str) -> list[str]:
-        """Return the keys of a queue, which is a list for each priority."""
+        """Return the keys of a queue: one list for each priority."""
         separator = self._options.get("sep") or "\x06\x16"
         return [
             f"{queue}{separator}{step}" if step else queue
@@ -158,7 +162,10 @@ class UnackedMessages:
         ]
 
     def sweep_shared(self, visibility_timeout: float) -> None:
-        """Return old messages of unprotected workers, as these workers do. `visibility_timeout` is in seconds."""
+        """Return old messages of unprotected workers to their queues, as these workers do.
+
+        `visibility_timeout` is in seconds.
+        """
         with self._opened(None, visibility_timeout=visibility_timeout) as channel:
             channel.qos.restore_visible(num=channel.unacked_restore_limit)
 
@@ -167,7 +174,10 @@ class UnackedMessages:
         return sorted(bytes_to_str(member) for member in self._client.smembers(self._key(keys.UNREPORTED)))
 
     def take_unreported(self, task: str, by: str) -> dict[str, Any] | None:
-        """Lock a quarantined task for a minute, so that only this worker stores its failure. Return None if locked."""
+        """Lock a quarantined task for a minute, so that only this worker stores its failure.
+
+        Return None if another has it.
+        """
         client = self._client
         if not client.set(self._key(keys.reporting(task)), by, nx=True, ex=60):
             return None
@@ -179,12 +189,18 @@ class UnackedMessages:
         return entry
 
     def quarantined(self) -> dict[str, dict[str, Any]]:
-        """Return the quarantine by task id: name, losses, instance, reason, at (Unix time), message."""
+        """Return the entries of the quarantine by task id.
+
+        Fields: name, losses, instance, reason, at (Unix time), message.
+        """
         entries: Any = self._client.hgetall(self._key(keys.QUARANTINE))
         return {bytes_to_str(task): loads(bytes_to_str(data)) for task, data in entries.items()}
 
     def send_again(self, task: str) -> bool:
-        """Send a quarantined task to the tail of its queue, without losses. Return False if it is not in quarantine."""
+        """Send a quarantined task to the tail of its queue, with a loss count of zero.
+
+        Return False if it is not there.
+        """
         with self._opened(None) as channel, channel.conn_or_acquire() as client:
             return client.transaction(
                 lambda pipe: _sent_again(channel, pipe, task), keys.QUARANTINE, value_from_callable=True
@@ -193,7 +209,7 @@ class UnackedMessages:
     def record_stored(self, key: str, task: str, name: str) -> None:
         """Record that the failure of a quarantined message is stored.
 
-        The entry gets the task's id as its key, which is known now because a worker has read the message.
+        From now on the key of the entry is the task's id. The id is known, because a worker has read the message.
         """
         with self._opened(None) as channel, channel.conn_or_acquire() as client:
             client.transaction(lambda pipe: _record_stored(pipe, key, task, name), keys.QUARANTINE)

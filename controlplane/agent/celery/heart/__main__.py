@@ -25,7 +25,7 @@ def main() -> None:
 def _first_line() -> bytes:
     line = b""
     while not line.endswith(b"\n"):
-        byte = os.read(0, 1)  # no more than this line, because select() must see the rest
+        byte = os.read(0, 1)  # unbuffered: select() must see everything after this line
         if not byte:
             sys.exit(0)
         line += byte

@@ -1,4 +1,7 @@
-"""The heart's watch on the broker: it looks for a mark, rescues other workers' messages, and ends its own worker's."""
+"""The heart's watch on the broker.
+
+It looks for a mark, rescues messages of other workers, and returns messages of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ LOOK_SOON = 0.25  # seconds, while the control plane is silent or a rescue waits
 
 
 class WatchedWorker(Protocol):
-    """The worker, as the watch sees it. The heart process implements it."""
+    """Interface of the worker for the watch. The heart process implements it."""
 
     instance: str
 
@@ -33,10 +36,10 @@ class WatchedWorker(Protocol):
 
 
 class BrokerWatch(threading.Thread):
-    """Thread that looks at the broker. On brokers other than Redis and RabbitMQ it only checks that the heart runs."""
+    """Thread that polls the broker. With brokers other than Redis and RabbitMQ it only records that the heart runs."""
 
-    rescue: Rescue  # the heartbeats ask the control plane about its holders
-    problem: str | None = None  # why the worker is stuck
+    rescue: Rescue  # heartbeats ask the control plane about the holders of the rescue
+    problem: str | None = None  # reason why the worker is stuck
 
     def __init__(self, greeting: Greeting, fence: TwoWitnesses, records: TaskRecords, worker: WatchedWorker) -> None:
         super().__init__(name="broker-watch", daemon=True)
@@ -50,7 +53,7 @@ class BrokerWatch(threading.Thread):
     def run(self) -> None:
         pause = 0.0
         while not self._stopped.wait(pause):
-            self._worker.enforce_fence()  # before anything may move the deadline
+            self._worker.enforce_fence()  # started before anything can move the deadline
             pause = LOOK_EVERY
             if self._worker.main_is_stopped():
                 continue
@@ -75,9 +78,9 @@ class BrokerWatch(threading.Thread):
         """Record that the worker stored the failure of a quarantined message."""
 
     def give_back_own(self, running: set[str] | None, reason: str) -> bool:
-        """Return the messages of the worker that has ended. Return False if that must be tried again.
+        """Return the messages of our ended worker to their queues. Return False if this must be tried again.
 
-        `running` are the tags of tasks whose code ran, None if any may have.
+        `running` are the tags of tasks whose code ran. None means that the code of any task may have run.
         """
         self._end_rest(running, reason)
         return True
@@ -85,7 +88,8 @@ class BrokerWatch(threading.Thread):
     def _check_stuck(self, now: float) -> None:
         """Set `problem` if the worker is stuck.
 
-        A worker that receives nothing stays stuck until it receives a message. A cordoned worker could not.
+        A worker that received nothing stays stuck until it receives a message, even while it is cordoned and can
+        receive none.
         """
         progress, silent_for = self._worker.progress()
         problem = None
@@ -110,7 +114,7 @@ class BrokerWatch(threading.Thread):
         self.problem = problem
 
     def _log_unreachable(self, error: Exception) -> None:
-        """Log each reason once, because the broker is asked many times."""
+        """Log each reason only once, because the broker is polled often."""
         if self._logged_error != (reason := explain(error)):
             log.warning("Broker unreachable", why=reason)
         self._logged_error = reason

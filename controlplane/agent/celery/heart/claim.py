@@ -1,4 +1,4 @@
-"""A claimed attempt that is a Celery task: its state in the heart, its message, and its result."""
+"""Claimed attempt that runs as a Celery task: its state in the heart, its message, and its result."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ log = structlog.get_logger()
 
 
 class Stage(enum.Enum):
-    SENT = "SENT"  # in the worker's own queue; CLAIMED for the control plane
-    STARTING = "STARTING"  # the worker received it, and STARTED is not answered
+    SENT = "SENT"  # it is in the worker's own queue; the control plane has it as CLAIMED
+    STARTING = "STARTING"  # the worker received it; the report STARTED is not answered yet
     RUNNING = "RUNNING"
-    ENDED = "ENDED"  # its final report is not answered
+    ENDED = "ENDED"  # its final report is not answered yet
 
 
 @dataclass
@@ -39,10 +39,10 @@ class Claim:
     pid: int | None = None
     has_begun: bool = False  # its code has run, in this try or an earlier one
     times_out_at: float | None = None
-    stops_until: float | None = None  # its code is being ended; after this time with SIGKILL
-    verdict: dict[str, Any] | None = None  # the report after that; None if the attempt belongs to another server
+    stops_until: float | None = None  # its code is being stopped; after this time by SIGKILL
+    verdict: dict[str, Any] | None = None  # the report to send then; None if the attempt belongs to another server
     is_revoked: bool = False
-    sign: int = 0  # its latest sign of life, the file's modification time, which is on another clock
+    sign: int = 0  # its latest sign of life: the modification time of the file, on another clock
     sign_at: float = 0.0
     is_silent: bool = False
 
@@ -51,7 +51,10 @@ class Claim:
         return self.stage in (Stage.SENT, Stage.STARTING)
 
     def look_for_signs(self, file: str, now: float) -> None:
-        """Set `is_silent` if the code has given signs of life and stopped to: it hangs, or its process is stopped."""
+        """Set `is_silent` if the code gave signs of life earlier and gives none now.
+
+        It hangs, or its process is stopped.
+        """
         try:
             sign = os.stat(file).st_mtime_ns
         except OSError:
@@ -84,7 +87,10 @@ def send_order(item: dict[str, Any]) -> SendJob:
 
 
 def read_result(file: Path, outcome: str, text: str | None) -> dict[str, Any]:
-    """Return the report of a task that ended: its result in `file`, otherwise the `text` of its worker."""
+    """Return the report of a task that ended.
+
+    It has the result in `file`; without a file, the `text` from the worker.
+    """
     if outcome == "REVOKED":
         return failure_report("REVOKED", "the task was revoked in Celery")
     with contextlib.suppress(OSError), file.open("rb") as opened:

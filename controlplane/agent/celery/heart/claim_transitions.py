@@ -1,4 +1,4 @@
-"""Steps of one claimed job: it runs, its code is stopped, its report is sent, and the claim is forgotten."""
+"""Steps of a claimed job: run it, stop its code, send its report, and forget the claim."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True)
 class ClaimTransitions:
-    """The claims of one worker and the steps of each. Callers hold the lock."""
+    """The claims of one worker, with the steps of each claim. Callers hold the lock."""
 
     folder: Path
     main: int  # process id of the worker's main process
@@ -45,8 +45,8 @@ class ClaimTransitions:
     def _adopt(self, id: str) -> Claim:
         """Return the claim with this id, or make one.
 
-        An unknown claim is that of an earlier heart, or belongs to another server now. Then the control plane refuses
-        its report.
+        An unknown claim was made by an earlier heart, or belongs to another server now. In the second case the control
+        plane refuses its report.
         """
         if id not in self._claims:
             self._claims[id] = Claim(id, None, self.clock())
@@ -59,14 +59,15 @@ class ClaimTransitions:
             claim.times_out_at = self.clock() + claim.timeout
 
     def _stop(self, claim: Claim, verdict: dict[str, Any] | None, patience: float) -> None:
-        """End the code of an attempt, if the pool can do that, and report the verdict. The first verdict counts.
+        """Stop the code of an attempt, if the pool can do that, and report the `verdict`.
 
-        Without a verdict, nothing is reported. `patience`: seconds between SIGTERM and SIGKILL.
+        The first verdict counts. None means that nothing is reported. `patience` is the number of seconds between
+        SIGTERM and SIGKILL.
         """
         if claim.stage is Stage.ENDED:
             return
         if claim.stage is not Stage.RUNNING or claim.tag is None:
-            # A report that is being sent arrives before the verdict, so the order is right.
+            # If a report is being sent now, it arrives before the verdict, so the order is right.
             self.outbox.withdraw_reports(claim.id)
             self.order(Revoke(claim.id))
             self._end(claim, verdict)
@@ -76,7 +77,10 @@ class ClaimTransitions:
             self.order(Revoke(claim.id, "TERM" if patience else "KILL"))
 
     def _finish_stopping(self, claim: Claim, now: float) -> None:
-        """Report the verdict when the process has ended. A thread cannot be ended, so its code runs to its end."""
+        """Report the verdict once the process has ended.
+
+        A thread cannot be stopped, so code in a thread runs to its end.
+        """
         alive = self.is_prefork and claim.pid is not None and is_child(claim.pid, self.main)
         if alive and claim.stops_until is not None and now >= claim.stops_until:
             with contextlib.suppress(OSError):
@@ -111,7 +115,7 @@ class ClaimTransitions:
         self._claims.pop(claim.id, None)
         with contextlib.suppress(OSError):
             (self.folder / claim.id).unlink()
-        with contextlib.suppress(OSError):  # a killed process leaves this file
+        with contextlib.suppress(OSError):  # a killed process may leave this file
             os.unlink(pulse_file(self.folder / claim.id))
         self.order(ForgetJob(claim.id))
 

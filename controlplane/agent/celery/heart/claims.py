@@ -1,7 +1,7 @@
 """Claims of jobs that are Celery tasks, in the heart.
 
-The worker sends each claimed job to its own queue. The job begins once the control plane has accepted STARTED, and the
-heart reports its end.
+The worker sends each claimed job to its own queue. A job begins once the control plane has accepted STARTED. The heart
+reports its end.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from controlplane.agent.celery.messages import (
 from controlplane.agent.from_code.outcomes import failure_report
 
 log = structlog.get_logger()
-POLL = 1.0  # seconds between claims without a job, if no hints arrive
-RECEIVED_WITHIN = 60.0  # seconds for a worker to receive a job from its own queue; then the job is released
-LAST_REPORTS = 5.0  # seconds for the last reports to be answered
-COMES_AGAIN = ("RETRIED", "RETURNED", "LOST")  # ends of a delivery that do not end the job
+POLL = 1.0  # seconds between two claims if the first got no job and no hint arrives
+RECEIVED_WITHIN = 60.0  # seconds in which the worker must receive a job from its own queue; later the job is released
+LAST_REPORTS = 5.0  # seconds to wait for the responses to the last reports
+COMES_AGAIN = ("RETRIED", "RETURNED", "LOST")  # outcomes that end a delivery, but not the job
 
 
 @dataclass(kw_only=True)
@@ -51,30 +51,30 @@ class CeleryClaims(ClaimTransitions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._closed: str | None = None  # why no job may begin any more
+        self._closed: str | None = None  # reason why no more jobs may begin
         self._lost: frozenset[str] = frozenset()
 
     def serve(self, server: RegisteredServer, refused: Callable[[], None]) -> None:
-        """Claim and report as this server. `refused` is called if the control plane refuses the server."""
+        """Claim jobs and send reports as this server. `refused` is called if the control plane refuses the server."""
         if self._transport:
             self._transport.close()
         self._transport = start_transport(server, self.outbox, POLL, self.record_result, refused)
 
     def record_result(self, message: ClaimResult | ReportResult) -> None:
-        """Record new claims, or the answer to a report."""
+        """Record new claims, or the response to a report."""
         with self._lock:
             if isinstance(message, ClaimResult):
                 for item in message.items:
                     self._take(item)
                 if self._transport:
                     if message.items:
-                        self._transport.request_slots(0)  # until the next look, which counts these claims
+                        self._transport.request_slots(0)  # no more claims until the next look has counted these
                     self._transport.acknowledge_claim()
             else:
                 self._record_answer(message)
 
     def list_held(self) -> HeldAttempts:
-        """Return the attempts for a heartbeat."""
+        """Return the held attempts, for a heartbeat."""
         with self._lock:
             started = (Stage.RUNNING, Stage.ENDED)
             claims = list(self._claims.values())
@@ -97,7 +97,10 @@ class CeleryClaims(ClaimTransitions):
                 self._stop(claim, {"event": "CANCELLED"}, KILL_PATIENCE)
 
     def lose(self, ids: Collection[str]) -> None:
-        """Stop these attempts, which another server has. They run there once a heartbeat reports them as stopped."""
+        """Stop these attempts, because they belong to another server now.
+
+        They run there once a heartbeat reports them stopped.
+        """
         with self._lock:
             self._lost = frozenset(ids)
             for claim in self._select(ids):
@@ -109,10 +112,10 @@ class CeleryClaims(ClaimTransitions):
             self._closed = reason
             self._release_unbegun(reason)
 
-    # The heart's main thread
+    # Used by the heart's main thread
 
     def read(self, message: FromWorker) -> None:
-        """Record a message of the worker about any task."""
+        """Record a message of the worker about a task."""
         with self._lock:
             match message:
                 case TaskHeld(tag, id) if message.queue == self.queue:
@@ -134,7 +137,8 @@ class CeleryClaims(ClaimTransitions):
     def look(self, running: int, *, takes: bool, open_: bool) -> None:
         """Do the periodic work: timeouts, the fence, signs of life, and the number of jobs to claim.
 
-        `running`: number of running tasks. `takes`: the worker receives messages. `open_`: it is not cordoned.
+        `running` is the number of running tasks. `takes` is True if the worker receives messages, `open_` if it is not
+        cordoned.
         """
         now = self.clock()
         fenced = self.fence.control_plane_has_passed()
@@ -160,10 +164,10 @@ class CeleryClaims(ClaimTransitions):
                 self._transport.act_now()
 
     def finish(self, running: Collection[str] | None) -> None:
-        """Release the jobs of a worker that has ended, and wait some seconds for the answers.
+        """Release the jobs of a worker that has ended, and wait some seconds for the responses.
 
-        `running` are the tags of tasks whose code ran, None if any may have. These jobs are not released: the control
-        plane counts them as lost.
+        `running` are the tags of tasks whose code ran. None means that the code of any task may have run. These jobs
+        are not released, because the control plane counts them as lost.
         """
         with self._lock:
             for claim in list(self._claims.values()):
@@ -182,12 +186,12 @@ class CeleryClaims(ClaimTransitions):
             time.sleep(0.05)
         transport.close()
 
-    # Inside, with the lock
+    # Private; callers hold the lock
 
     def _take(self, item: dict[str, Any]) -> None:
         id, job = str(item["id"]), item["job"]
         if id in self._claims:
-            return  # a repeated claim returns the same attempts
+            return  # a repeated claim call returns the same attempts
         claim = self._adopt(id)
         claim.timeout = job.get("timeout_seconds")
         if self._closed or job["action"].get("type") != "celery":
@@ -211,7 +215,7 @@ class CeleryClaims(ClaimTransitions):
         self._end(claim, failure_report(code, text))
 
     def _on_end(self, claim: Claim, outcome: str, text: str | None) -> None:
-        """Record that a delivery ended: the job has ended, or its message comes again."""
+        """Record that a delivery ended. Then the job has ended, or its message will be delivered again."""
         if claim.stage is Stage.ENDED:
             return
         begun, claim.tag = claim.stage is Stage.RUNNING or outcome in ("COMPLETED", "FAILED"), None

@@ -1,7 +1,7 @@
-"""Fast recovery of Celery workers: the heart reports earlier workers that died with their heart, and names the file of
-its own worker.
+"""Fast recovery of Celery workers: the heart reports earlier workers that died together with their hearts.
 
-A heart reports the death of its own worker itself. If it dies too, the heart of the next worker proves both.
+A heart reports the death of its own worker. If the heart dies too, the heart of the next worker proves both deaths, by
+a lock on the file of the dead worker.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from controlplane.agent.processes.server_file import ServerFile, name_of, server
 from controlplane.agent.proofs.successor import Successor
 
 log = structlog.get_logger()
-WATCHED_FOR = 600.0  # seconds: longer than a lost worker's tasks wait with the default settings
+WATCHED_FOR = 600.0  # seconds; longer than tasks of a lost worker wait with the default settings
 
 
 class HeartRecovery:
-    """`ended` is called with the instance of each server whose death is proved."""
+    """Fast recovery in one heart. `ended` is called with the instance of each server whose death is proved."""
 
     def __init__(self, greeting: Greeting, main: int, ended: Callable[[str], None]) -> None:
         self._greeting = greeting
@@ -34,13 +34,14 @@ class HeartRecovery:
         self._successor: Successor | None = None
         if self._state:
             client = AgentClient(greeting.url)
-            # A worker that restarted itself under its process id (execv) still has the mark of its earlier instance.
+            # A worker that restarted itself under the same process id (execv) still has the mark of its earlier
+            # instance.
             self._successor = Successor(
                 self._state, client, lambda: greeting.token, lambda: greeting.description, spare={main}, proved=ended
             )
 
     def begin(self) -> None:
-        """Report earlier workers of this machine or container, in a thread."""
+        """Start a thread that reports dead earlier workers of this machine or container."""
         if self._successor:
             self._successor.begin(WATCHED_FOR)
 
@@ -49,7 +50,7 @@ class HeartRecovery:
         return self._successor.metrics() if self._successor else {}
 
     def name_file(self, server: RegisteredServer) -> None:
-        """Give the worker's file the name of its server. From now on, the death of the worker can be proved."""
+        """Name the worker's file after its server. From then on, the death of the worker can be proved."""
         greeting = self._greeting
         if self._state is None or greeting.lock is None:
             return
@@ -75,7 +76,10 @@ class HeartRecovery:
             self._file.remove_markers()
 
     def close(self, *, is_end_known: bool) -> None:
-        """End with the heart. `is_end_known`: the control plane knows the end of the worker, so its file goes."""
+        """End together with the heart.
+
+        `is_end_known` means that the control plane knows the end of the worker, so its file is deleted.
+        """
         if self._successor:
             self._successor.close()
         if self._file:

@@ -1,8 +1,9 @@
-"""The fence of a Celery worker. It has two witnesses, the control plane and the broker.
+"""The fence of a Celery worker: the deadline for its code.
 
-Another heart returns a worker's messages only after the control plane's verdict and, some seconds before, a mark in the
-broker. So the worker's code may go on while one of them answers: the control plane that the worker is alive, or the
-broker that there is no mark.
+Two witnesses can extend it, the control plane and the broker. Before another heart returns a worker's messages, the
+control plane must have declared the worker lost, and a mark must have been in the broker for some seconds. So the
+worker's code may continue while one of two answers arrives: the control plane answers that the worker is alive, or the
+broker answers that there is no mark.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Callable
 
 from controlplane.agent.fence import Fence, read_uptime
 
-FIRST = 60.0  # seconds for a heart to start and to get its first answer; no unknown worker is lost so soon
+FIRST = 60.0  # seconds in which a heart starts and gets its first response; no unknown worker is declared lost so soon
 
 
 class TwoWitnesses(Fence):
-    """Fence whose deadline either witness moves. Thread safe.
+    """Fence with a deadline that either witness can move. It is thread safe.
 
-    `condemned_for`: seconds between a mark and the return of the messages. `moved` is called with each new deadline,
-    which is on the uptime clock. `alive_for`: seconds after which RabbitMQ closes the connection of a silent worker and
-    redelivers its messages; code may run only for this time after the latest look of the heart.
+    `condemned_for` is the number of seconds between a mark and the return of the messages. `moved` is called with each
+    new deadline (on the uptime clock). `alive_for` is the number of seconds after which RabbitMQ closes the connection
+    of a silent worker and redelivers its messages. Code may run only for this time after the latest look of the heart.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class TwoWitnesses(Fence):
         return self._first if self._looked_at is None else self._looked_at + self._alive_for
 
     def record_look(self, at: float) -> None:
-        """Record a look of the heart. It proves that neither the heart nor the worker's main process is frozen."""
+        """Record a look of the heart at its worker.
+
+        It proves that neither the heart nor the worker's main process is frozen.
+        """
         self._looked_at = at
         self._moved(self.deadline)
 
@@ -69,7 +73,7 @@ class TwoWitnesses(Fence):
             self._moved(self.deadline)
 
     def record_unmarked(self, started: float) -> None:
-        """Record that the broker was asked at `started` and had no mark."""
+        """Record that the broker had no mark. It was asked at the time `started`."""
         self._unmarked_until = max(self._unmarked_until or 0.0, started + self._condemned_for)
         self._moved(self.deadline)
 
@@ -78,7 +82,10 @@ class TwoWitnesses(Fence):
         return deadline is not None and self.clock() >= deadline
 
     def control_plane_has_passed(self) -> bool:
-        """Return True if the control plane's permission has ended. Jobs depend on it alone, without the broker."""
+        """Return True if the permission from the control plane has ended.
+
+        Jobs depend only on this permission, not on the broker.
+        """
         return super().has_passed()
 
     def remaining_seconds(self) -> float | None:

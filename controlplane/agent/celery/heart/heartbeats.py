@@ -24,17 +24,18 @@ from controlplane.agent.celery.messages import Consume, Greeting, Order, Revoke,
 from controlplane.agent.fitness import status_file
 
 log = structlog.get_logger()
-LAST_WITHIN = 5.0  # seconds for the last heartbeat to be answered
-ASK_EVERY = 10.0  # seconds between two heartbeats with the field `holders` if it is empty, because it costs a query
+LAST_WITHIN = 5.0  # seconds to wait for the response to the last heartbeat
+ASK_EVERY = 10.0  # seconds between two heartbeats with an empty field `holders`, because the field costs a query
 REFUSED_PAUSE = 30.0  # seconds until the next try after a refused registration
 
 
 class WorkerConnection(threading.Thread):
     """Registration and heartbeats of one worker, until `end`.
 
-    `lost(reason)` is called if the control plane gave the worker's tasks to others. `order` takes each order to the
-    worker's main process. `fenced` is called if the fence has passed at a heartbeat. `is_stopped` returns True while
-    the main process is frozen: then no heartbeat is sent. `problem` returns why the worker is stuck, or None.
+    `lost(reason)` is called if the control plane gave the worker's tasks to others. `order` sends an order to the
+    worker's main process. `fenced` is called if the fence has passed when a heartbeat is due. `is_stopped` returns True
+    while the main process is frozen; then no heartbeat is sent. `problem` returns the reason why the worker is stuck,
+    or None.
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class WorkerConnection(threading.Thread):
         self._client = AgentClient(greeting.url)
         self._state = "RUNNING"
         self._ended = threading.Event()
-        self._asks = True  # for lost holders; False if the control plane is older and refuses the field
+        self._asks = True  # ask about lost holders; False if an older control plane refuses the field
         self._asked_at = 0.0
         self._takes_records = True
         self._recording = threading.Lock()
         self.consumes = True
-        self.is_running = False  # the control plane has the state RUNNING; until then, no job is claimed
+        self.is_running = False  # the control plane has this worker as RUNNING; no job is claimed before
         self.server: RegisteredServer | None = None
         self.heartbeats: WorkerHeartbeats | None = None
         self.drain_at: float | None = None  # wall clock
@@ -114,7 +115,7 @@ class WorkerConnection(threading.Thread):
         return None
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of a heartbeat that the protection adds."""
+        """Return the fields that the protection adds to a heartbeat."""
         counts: dict[str, Any] = {**self._records.counts(), **self._recovery.metrics()}
         body: dict[str, Any] = {"metrics": counts}
         if self._asks:
@@ -162,7 +163,7 @@ class WorkerConnection(threading.Thread):
             self._order(Revoke(task))
 
     def repeat_orders(self) -> None:
-        """Tell the worker again to stop consuming, because it consumes its queues after each reconnection."""
+        """Send the order to stop consuming again, because the worker consumes its queues after each reconnection."""
         if not self.consumes:
             self._order(Consume(is_on=False))
 
@@ -182,12 +183,15 @@ class WorkerConnection(threading.Thread):
             self._order(ShutDown())
 
     def end(self, state: str, within: float = LAST_WITHIN) -> bool:
-        """Stop the heartbeats, then report `state`. Return True if that was answered. Not for this thread itself."""
+        """Stop the heartbeats, then report `state`. Return True if the report was answered.
+
+        Call it from another thread.
+        """
         self._ended.set()
         if not (self.server and self.heartbeats):
             return False
         self.heartbeats.stop()
-        self.join(self._client.timeout + 0.5)  # because its heartbeat must not follow the last one
+        self.join(self._client.timeout + 0.5)  # because no heartbeat may follow the last one
         status_file.remove_status(self._greeting.name)
         try:
             return self.server.send_last_heartbeat(state, time.monotonic() + within)
@@ -196,7 +200,10 @@ class WorkerConnection(threading.Thread):
             return True
 
     def record(self) -> bool:
-        """Report new records of tasks. Return True if there may be more. While the control plane is away they wait."""
+        """Report new task records. Return True if there may be more.
+
+        While the control plane cannot be reached, they wait.
+        """
         with self._recording:
             if not (self._takes_records and self.server and (body := self._records.next_batch())):
                 return False

@@ -10,11 +10,11 @@ import psutil
 
 from controlplane.agent.celery.options import INSTANCE_VARIABLE
 
-ROUNDS = 5  # processes that fork faster than this survive
+ROUNDS = 5  # rounds; processes that fork faster survive
 
 
 def kill_leftovers(instance: str, session: int, pids: Iterable[int], spare: int) -> int:
-    """Kill the pool's processes `pids` in the worker's session, and all with its variable. Return their number.
+    """Kill the pool processes `pids` in the worker's session, and all processes with its variable. Return their number.
 
     `spare` is the worker's own process id, because the worker may have restarted itself under it (execv). The processes
     of the pool do not have the variable, but on Linux they end with their parent.

@@ -1,8 +1,8 @@
 """The heart process of a Celery worker.
 
-It imports neither Django nor any code of the application, so neither can stop its heartbeats. It reads messages of its
-worker on stdin (the first is the greeting) and writes orders on stdout. When the worker ends, stdin ends: the heart
-kills leftover processes, returns the worker's messages, reports the final state, and ends.
+It imports neither Django nor code of the application, so neither can stop its heartbeats. It reads messages of its
+worker from stdin (the first is the greeting) and writes orders to stdout. When the worker ends, stdin ends. Then the
+heart kills leftover processes, returns the worker's messages, reports the final state, and ends.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from controlplane.agent.fence import read_uptime
 
 log = structlog.get_logger()
 LOOK_EVERY = 0.5  # seconds; short, because select() does not count the time of a suspended machine
-LAST_MESSAGES_WITHIN = 0.2  # seconds between the end of a worker and the end of its pipe
-RESTORE_FOR = 900.0  # seconds for which a heart outlives its worker to return its messages
+LAST_MESSAGES_WITHIN = 0.2  # seconds to wait for the end of the pipe after the end of the worker
+RESTORE_FOR = 900.0  # seconds that a heart has after the end of its worker to return the messages
 
 
 class HeartProcess:
-    """The main thread of the heart: it reads messages, enforces the fence, and does the end.
+    """Main thread of the heart. It reads messages, enforces the fence, and cleans up after the worker.
 
     `main` is the process id of the worker's main process.
     """
@@ -87,17 +87,17 @@ class HeartProcess:
             problem=lambda: self.watch.problem,
         )
 
-    # For any thread
+    # Used by any thread
 
     def main_is_stopped(self) -> bool:
         return is_stopped(self._main)
 
     def order(self, order: Order) -> None:
-        """Send an order to the worker's main process, which reads them twice a second. Do not wait for it."""
+        """Send an order to the worker's main process. It reads orders twice a second. Do not wait."""
         self._orders.put(encode(order))
 
     def stop_code(self, reason: str) -> None:
-        """End all code of the worker now. Its main process ends, too, so that its supervisor starts it again."""
+        """Kill all processes of the worker now. Its main process ends too, so that a supervisor restarts the worker."""
         if self._killed_for is None:
             self._killed_for = reason
             log.error("Stopping this worker", why=reason, **self.records.counts())
@@ -116,7 +116,7 @@ class HeartProcess:
         """Return the latest progress of the worker's main loop, and its age in seconds."""
         return self._progress, 0.0 if self._stopping else read_uptime() - self._ticked_at
 
-    # The main thread
+    # Used by the main thread
 
     def run(self) -> None:
         threads: list[Any] = [self.connection, self.watch, threading.Thread(target=self._record, daemon=True)]
@@ -214,7 +214,7 @@ class HeartProcess:
     def _finish(self) -> None:
         # After TERMINATING, the control plane does not accept ERROR.
         state = self._ending or ("TERMINATED_FORCED" if self._stopping else "ERROR")
-        # A worker that was ordered to end, or was stopped by its heart, was not ended by a task.
+        # If the worker was ordered to end, or its heart stopped it, no task has ended it.
         running = set() if self._stopping or self._killed_for else self.records.running()
         pids = self.records.pids()
         log.info("Worker has ended", state=state, why=self._killed_for)
@@ -227,7 +227,7 @@ class HeartProcess:
         if self.claims:
             self.claims.finish(running)
             shutil.rmtree(self.claims.folder, ignore_errors=True)
-        self.connection.record()  # the reasons, before the control plane ends these tasks itself
+        self.connection.record()  # send the reasons before the control plane ends these tasks itself
         is_sent = self.connection.end(state)
         while self.connection.record():
             pass

@@ -1,7 +1,8 @@
-"""The heart's watch on RabbitMQ, which redelivers unacknowledged messages by itself.
+"""The heart's watch on RabbitMQ. RabbitMQ redelivers unacknowledged messages by itself.
 
 RabbitMQ closes a silent connection after some time, and the worker's code must have stopped by then. Copies of messages
-that were acknowledged early are returned as on Redis: after the control plane's verdict and a mark.
+that were acknowledged early are returned as on Redis: after the control plane has declared the worker lost, and after a
+mark.
 """
 
 from __future__ import annotations
@@ -27,21 +28,24 @@ log = structlog.get_logger()
 
 
 def alive_for(greeting: Greeting) -> float | None:
-    """Return the seconds for which code may run while its worker is frozen. None if no broker redelivers by itself."""
+    """Return the seconds that code may run while its worker is frozen.
+
+    None if the broker does not redeliver by itself.
+    """
     heartbeat = greeting.broker_heartbeat
     return None if greeting.kind == "redis" or not heartbeat else 0.8 * heartbeat
 
 
 class RabbitWatch(BrokerWatch):
-    """Looks at the worker in one thread, and at the broker in two others, because the broker may be slow."""
+    """Watch in three threads: one looks at the worker, and two at the broker, because the broker may be slow."""
 
     def __init__(self, greeting: Greeting, fence: TwoWitnesses, records: TaskRecords, worker: WatchedWorker) -> None:
         super().__init__(greeting, fence, records, worker)
         self._has_copies = greeting.kind == "amqp"
         holders, connection = RabbitHolders(), greeting.connection
         self._copies = RabbitCopies(connection, holders)
-        self._marks = RabbitCopies(connection, holders)  # for the thread that looks for the mark
-        self._own = RabbitCopies(connection, holders)  # for the main thread, at the end
+        self._marks = RabbitCopies(connection, holders)  # used by the thread that looks for the mark
+        self._own = RabbitCopies(connection, holders)  # used by the main thread, at the end
         self.rescue = Rescue(worker.instance, self._copies, greeting.condemned_for, greeting.max_resubmissions)
         self._unreported = UnreportedQueue(connection)
         self._open_at_end: set[str] | None = None

@@ -1,4 +1,4 @@
-"""The heart's watch on Redis, where the protection itself returns the messages of lost workers."""
+"""The heart's watch on Redis. Redis redelivers nothing, so the protection returns the messages of lost workers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ SHARED_VISIBILITY = 3600.0  # seconds, kombu's default
 
 
 class RedisWatch(BrokerWatch):
-    """Looks for the mark, rescues, and stores failures in one thread. The main thread does the end."""
+    """Watch whose thread looks for the mark, rescues messages, and has failures stored.
+
+    The main thread cleans up at the end.
+    """
 
     def __init__(self, greeting: Greeting, fence: TwoWitnesses, records: TaskRecords, worker: WatchedWorker) -> None:
         super().__init__(greeting, fence, records, worker)
         self._unacked = UnackedMessages(greeting.connection, greeting.exchanges)
-        self._own = UnackedMessages(greeting.connection, greeting.exchanges)  # for the main thread, at the end
+        self._own = UnackedMessages(greeting.connection, greeting.exchanges)  # used by the main thread, at the end
         self.rescue = Rescue(worker.instance, self._unacked, greeting.condemned_for, greeting.max_resubmissions)
         self._next_turn = self._next_sweep = 0.0
         self._stored: list[FailureStored] = []
-        self._unreported: dict[str, dict[str, Any]] = {}  # quarantined messages whose failure the worker is to store
+        self._unreported: dict[str, dict[str, Any]] = {}  # quarantined messages whose failure the worker must store
 
     def look(self) -> float:
         started = read_uptime()
@@ -38,7 +41,7 @@ class RedisWatch(BrokerWatch):
             if self._unacked.is_condemned(self._worker.instance):
                 self._worker.stop_code("its messages are about to be given to others")
                 return LOOK_EVERY
-            self._worker.enforce_fence()  # because the reply may have taken long
+            self._worker.enforce_fence()  # read again, because the reply may have taken long
             self._fence.record_unmarked(started)
             if started >= self._next_turn or self.rescue.waiting():
                 self._next_turn = started + self._greeting.every
@@ -54,7 +57,7 @@ class RedisWatch(BrokerWatch):
     def _turn(self) -> None:
         self.rescue.run_once()
         for task in self.rescue.to_send():
-            # If it is not found, another worker has sent it, or it is in another application's broker.
+            # If the task is not found, another worker has sent it, or it is in the broker of another application.
             if self._unacked.send_again(task):
                 log.warning("Sent again out of quarantine", task=task)
                 self._records.note("SENT", task, "?", "")

@@ -1,4 +1,7 @@
-"""The rescue of lost workers' messages. They return only when all code of the lost worker must have stopped."""
+"""Rescue of lost workers' messages.
+
+They return to their queues only when all code of the lost worker must have stopped.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from controlplane.agent.celery.broker.restoring import Loss, Outcome
 from controlplane.agent.fence import read_uptime
 
 log = structlog.get_logger()
-ASKED = 200  # holders in one heartbeat; with more, each heartbeat has a random sample
+ASKED = 200  # largest number of holders in one heartbeat; if there are more, each heartbeat has a random sample
 
 
 class HeldMessages(Protocol):
-    """Messages that instances hold in the broker. Every method raises the broker's errors."""
+    """Interface of the messages that instances hold in the broker. Every method raises the broker's errors."""
 
     def enter(self, instance: str) -> None: ...
     def leave(self, instance: str) -> bool: ...
@@ -29,7 +32,7 @@ class HeldMessages(Protocol):
 
 
 class Rescue:
-    """Rescue by one heart. `record_answer` may come from any thread; one thread does the rest."""
+    """Rescue by one heart. Any thread may call `record_answer`; a single thread calls all other methods."""
 
     def __init__(
         self,
@@ -47,9 +50,9 @@ class Rescue:
         self._unknown_for = float("inf")
         self._marked_at: dict[str, float] = {}
         self._ended: set[str] = set()
-        self._asked: set[str] | None = None  # None before the first question
+        self._asked: set[str] | None = None  # None before the first query
         self._to_send: list[str] = []
-        self.holders: list[str] = []  # as of the latest run, without this worker
+        self.holders: list[str] = []  # holders in the latest run, without this worker
 
     def ask(self) -> list[str]:
         """Return the holders for the next heartbeat."""
@@ -60,11 +63,14 @@ class Rescue:
         return asked
 
     def record_answer(self, answer: dict[str, Any], unknown_for: float) -> None:
-        """Record the lost holders. `unknown_for`: seconds after which an instance that never registered is lost."""
+        """Record the lost holders.
+
+        `unknown_for` is the number of seconds after which an instance that never registered counts as lost.
+        """
         if "forsaken" not in answer and "unknown" not in answer:
             return
         with self._lock:
-            # For holders that were not in this question, the earlier answer stays valid.
+            # The earlier answer stays valid for holders that this query did not contain.
             before = set() if self._asked is None else (self._forsaken | {*self._unknown_since}) - self._asked
             self._forsaken = (self._forsaken & before) | set(map(str, answer.get("forsaken") or ()))
             unknown = (before & {*self._unknown_since}) | set(map(str, answer.get("unknown") or ()))
@@ -73,18 +79,18 @@ class Rescue:
             self._to_send = list(map(str, answer.get("send") or ()))
 
     def to_send(self) -> list[str]:
-        """Return the tasks to send out of quarantine, once."""
+        """Return the tasks to send out of quarantine. Each is returned once."""
         with self._lock:
             tasks, self._to_send = self._to_send, []
             return tasks
 
     def forget_unknown(self) -> None:
-        """Begin again to count how long instances are unknown, because the control plane did not answer."""
+        """Restart the count of how long instances are unknown, because the control plane did not answer."""
         with self._lock:
             self._unknown_since = {}
 
     def record_end(self, instance: str) -> None:
-        """Record a proof that nothing of an instance runs any more: its messages return without a mark."""
+        """Record a proof that nothing of an instance runs any more, so that its messages return without a mark."""
         with self._lock:
             self._ended.add(instance)
 
@@ -96,12 +102,15 @@ class Rescue:
             return (set(self._forsaken) | unknown) - {self._instance}
 
     def run_once(self) -> Counter[Outcome]:
-        """Mark lost holders. Return the messages of those marked long enough ago. Raise the broker's errors."""
-        self._held.enter(self._instance)  # because a restarted Redis may have lost the entry
+        """Mark lost holders, and return messages of holders that were marked long enough ago.
+
+        Raise the broker's errors.
+        """
+        self._held.enter(self._instance)  # enter again, because a restarted Redis may have lost the entry
         holders = [holder for holder in self._held.holders() if holder != self._instance]
         lost, outcomes = self.lost(), Counter[Outcome]()
         self._marked_at = {id: at for id, at in self._marked_at.items() if id in lost}
-        with self._lock:  # forget instances that hold nothing any more
+        with self._lock:  # forget instances that no longer hold anything
             ended = set(self._ended)
             self._forsaken &= set(holders)
             self._unknown_since = {id: at for id, at in self._unknown_since.items() if id in holders}
@@ -117,7 +126,7 @@ class Rescue:
         return outcomes
 
     def waiting(self) -> bool:
-        """Return True if an instance has ended, or a marked instance is not due yet."""
+        """Return True if messages still wait for their return, after a proved end or a recent mark."""
         now = self._clock()
         return bool(self._ended) or any(now - at < self._condemned_for for at in self._marked_at.values())
 

@@ -1,4 +1,4 @@
-"""Records of a worker's tasks: the tasks that it holds, and the reports of them to the control plane."""
+"""Records of a worker's tasks. They show which tasks the worker holds, and are reported to the control plane."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from controlplane.agent.clean_text import escaped
 BATCH = 500  # tasks in one call
 BATCH_BYTES = 600_000  # of JSON; a call may have 1 MiB
 SAME = 3  # records of one task in one call
-WAITING = 5000  # records kept while the control plane is away; further tasks are only counted
-NOTABLE_AFTER = 1.0  # seconds for which a task is held before it has a record of its own
-AGAIN_AFTER = 30.0  # seconds after which a task that is still held is recorded again, as a sign of life
-NAMES = 500  # task names with their own sums
+WAITING = 5000  # records kept while the control plane cannot be reached; more tasks are only counted
+NOTABLE_AFTER = 1.0  # seconds that a task must be held to get a record of its own
+AGAIN_AFTER = 30.0  # seconds after which a task that is still held is reported again, as a sign of life
+NAMES = 500  # largest number of task names with sums of their own
 OTHERS = "(others)"
 ENDS = ("COMPLETED", "FAILED", "RETRIED", "LOST", "RETURNED", "REVOKED", "QUARANTINED")
 SUMS = ("completed", "failed", "retried", "lost", "seconds")
@@ -49,7 +49,7 @@ class TaskRecord:
     error: dict[str, Any] | None = None
     result: str | None = None
     reason: str | None = None
-    recorded: str | None = None  # the state in the latest record that the control plane accepted
+    recorded: str | None = None  # the state that the control plane accepted last
     recorded_at: float = 0.0
 
     def to_json(self, now: float) -> dict[str, Any]:
@@ -85,7 +85,11 @@ class TaskRecords:
     def __init__(
         self, level: str = "notable", clock: Callable[[], float] = time.monotonic, unrecorded: str | None = None
     ) -> None:
-        """`level` is the option `record`. `unrecorded`: name of the queue of jobs, which the control plane knows."""
+        """Prepare empty records.
+
+        `level` is the option `record`. `unrecorded` is the name of the queue of jobs. They are not recorded, because
+        the control plane knows them.
+        """
         self._level, self._clock, self._unrecorded = level, clock, unrecorded
         self._lock = threading.Lock()
         self._held: dict[str, TaskRecord] = {}
@@ -122,7 +126,7 @@ class TaskRecords:
         if outcome == "DROPPED":
             outcome = "RETURNED"
         if not task.recorded and (outcome == "RETURNED" or (outcome == "REVOKED" and not task.held.is_known)):
-            return  # the control plane does not know it
+            return  # the control plane does not know this task
         task.state = outcome
         if outcome == "COMPLETED":
             task.result = text
@@ -151,13 +155,16 @@ class TaskRecords:
         if self._level == "servers" or (task.held.queue and task.held.queue == self._unrecorded):
             return False
         if task.state in ("FAILED", "RETRIED", "LOST", "QUARANTINED") or task.recorded or task.held.is_known:
-            return True  # otherwise a job would never end if its task is short the second time
+            return True  # otherwise the job in the control plane would never end if its task is short the second time
         if self._level == "everything":
             return True
         return self._clock() - task.since >= NOTABLE_AFTER
 
     def note(self, state: str, id: str, name: str, queue: str, reason: str | None = None) -> None:
-        """Record the state of a task that this worker does not hold: it is in quarantine, or was sent out of it."""
+        """Record the state of a task that this worker does not hold.
+
+        It is in quarantine, or was sent out of quarantine.
+        """
         with self._lock:
             held = TaskHeld("", id, name, queue, attempt=str(uuid.uuid4()))
             self._ended.append(TaskRecord(held, self._clock(), state=state, reason=reason))
@@ -199,7 +206,7 @@ class TaskRecords:
     def next_batch(self) -> dict[str, Any] | None:
         """Return the body of the next report. Return None if there is nothing new.
 
-        Call `confirm` if the control plane accepts it, and `take_back` if it does not answer.
+        Call `confirm` if the control plane accepts the report, and `take_back` if it does not answer.
         """
         with self._lock:
             now = self._clock()
@@ -234,7 +241,7 @@ class TaskRecords:
             now = self._clock()
             for task, state in self._sent:
                 task.recorded, task.recorded_at = state, now
-            # A task that was sent as running may have ended during the call.
+            # A task that this report calls running may have ended during the call.
             sent = {id(task) for task, state in self._sent if state == task.state}
             self._ended = [task for task in self._ended if id(task) not in sent]
 

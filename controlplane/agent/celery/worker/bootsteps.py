@@ -1,4 +1,4 @@
-"""The boot step that protects a worker. Celery's signals are not used, because they apply to every application."""
+"""Boot step that protects a worker. It uses none of Celery's signals, because these apply to every application."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ END_WITHIN = 10.0  # seconds that an ending worker waits for its heart
 
 
 class Protection(bootsteps.StartStopStep):
-    """Gives a worker its own keys, its heart, the fence in its child processes, and protected tasks."""
+    """Boot step that gives a worker its own keys, its heart, the fence in its child processes, and protected tasks."""
 
     label = "Protection"
 
@@ -59,11 +59,11 @@ class Protection(bootsteps.StartStopStep):
         worker.protection = self if self.enabled else None
         self.context: WorkerContext = None  # type: ignore[assignment]  # set by `create`, before any use
         self._pipe: HeartPipe = None  # type: ignore[assignment]  # set by `create`, before any use
-        self.mover: MessageMover | None = None  # of the latest connection
+        self.mover: MessageMover | None = None  # belongs to the latest connection
         self._received = 0
-        self._logged_error = ""  # the reason why Redis could not be asked, logged once
+        self._logged_error = ""  # the last logged reason why Redis could not be asked
         self._ending = "TERMINATED_FORCED"
-        self._has_crashed = False  # the main process failed, perhaps because of a task that ran
+        self._has_crashed = False  # the main process failed, perhaps because of a running task
         if not self.enabled:
             log.warning("This worker is not protected, because CONTROLPLANE_URL is off")
 
@@ -123,10 +123,10 @@ class Protection(bootsteps.StartStopStep):
         """Return the entries for `celery inspect stats`."""
         return {"controlplane": {"instance": self.context.instance, "unprotected": self.unprotected}}
 
-    # For the steps of the consumer
+    # Used by the steps of the consumer
 
     def send(self, message: FromWorker) -> None:
-        """Send a message to the heart. Never wait."""
+        """Send a message to the heart, without waiting."""
         if isinstance(message, TaskHeld):
             self._received += 1
         self._pipe.send(message)
@@ -178,7 +178,7 @@ class Protection(bootsteps.StartStopStep):
             self._logged_error = ""
 
     def _is_full(self, consumer: Any) -> bool:
-        """Return True if the worker receives nothing until one of its requests is settled."""
+        """Return True if the worker receives no more messages until one of its requests is settled."""
         if not state.requests or not consumer.task_consumer:
             return False
         if qos := getattr(consumer.task_consumer.channel, "qos", None):
@@ -199,7 +199,10 @@ class Protection(bootsteps.StartStopStep):
             unacked.close()
 
     def _end(self, ending: str) -> None:
-        """Send the state now, because a worker that restarts itself never exits. The heart reports it at the end."""
+        """Send the final state to the heart now, because a worker that restarts itself never exits.
+
+        The heart reports it later.
+        """
         self._ending = "ERROR" if self._has_crashed else ending
         self.send(WorkerEnding(self._ending))
 
@@ -213,7 +216,10 @@ class Protection(bootsteps.StartStopStep):
                     yield TaskRunning(request.tag, request.worker_pid)
 
     def _wrap_process_task(self, worker: Any) -> None:
-        """Record each request that is given to the pool: a child may die before it reports that it accepted it."""
+        """Record each request that is passed to the pool.
+
+        A child may die before it reports that it accepted a request.
+        """
         process, has_processes = worker._process_task, is_prefork(worker)
 
         def process_task(request: Any) -> None:
@@ -226,12 +232,13 @@ class Protection(bootsteps.StartStopStep):
             process(request)
 
         if has_processes or self.jobs or self.early:
-            worker._process_task = process_task  # looked up at each task: the pool's step wraps it in the semaphore
+            # Looked up for each task, because the pool's step wraps it in the semaphore.
+            worker._process_task = process_task
             if getattr(worker, "process_task", None) == process:
                 worker.process_task = process_task
 
     def _fence_children(self, worker: Any) -> None:
-        """Watch the deadline in each child of the pool. The loader is this application's own: its hook runs first."""
+        """Make each child of the pool watch the deadline. The hook of the application's own loader runs first."""
         loader = worker.app.loader
         hook = loader.on_worker_process_init
 

@@ -1,4 +1,4 @@
-"""The boot steps that `protect` adds to the consumer of a worker. They start again with each connection."""
+"""Boot steps that `protect` adds to the consumer of a worker. They start again with each connection."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ TICK = 0.5  # seconds
 
 
 class OwnLeftovers(bootsteps.StartStopStep):
-    """Returns the messages of an earlier connection of this worker that no task runs. Only on Redis.
+    """Step that returns messages of this worker's earlier connection that no task runs. It is used only on Redis.
 
-    Celery forgets prefetched messages when it loses a connection, and Redis returns nothing because of its age.
+    Celery forgets prefetched messages when it loses a connection. With the protection, no message returns because of
+    its age.
     """
 
     label = "Own leftovers"
@@ -39,7 +40,7 @@ class OwnLeftovers(bootsteps.StartStopStep):
 
     def start(self, consumer: Any) -> None:
         protection: Protection = consumer.controller.protection
-        protection.protect_tasks()  # the application may have made more tasks since the last connection
+        protection.protect_tasks()  # the application may have defined more tasks since the last connection
         context = protection.context
         if context.unacked is None:
             return
@@ -58,7 +59,7 @@ class OwnLeftovers(bootsteps.StartStopStep):
 
 @contextmanager
 def _raised_as_connection_error(unacked: UnackedMessages) -> Iterator[None]:
-    """Raise an error of Redis as one that makes the consumer connect again."""
+    """Turn an error of Redis into an error that makes the consumer connect again."""
     try:
         yield
     except unacked.errors as error:
@@ -67,7 +68,7 @@ def _raised_as_connection_error(unacked: UnackedMessages) -> Iterator[None]:
 
 
 class ConsumerTicks(bootsteps.StartStopStep):
-    """Prepares a consumer that has connected, and runs the periodic work of the protection."""
+    """Step that prepares a connected consumer, and runs the periodic work of the protection."""
 
     label = "Ticks of the protection"
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -85,7 +86,7 @@ class ConsumerTicks(bootsteps.StartStopStep):
     def start(self, consumer: Any) -> None:
         protection: Protection = consumer.controller.protection
         if protection.context.kind == "redis":
-            # Otherwise kombu returns messages of running tasks when it closes a connection after an error.
+            # Otherwise kombu would return messages of running tasks when it closes a connection after an error.
             channel = consumer.task_consumer.channel
             channel.qos.restore_at_shutdown = False
             channel.Message = message_class(channel.Message, protection.context, protection.settlement)

@@ -1,7 +1,8 @@
-"""Containment of exceptions of tasks, so that they end the task and not its worker.
+"""Contain exceptions of tasks, so that they end the task and not its worker.
 
-Celery ends the worker for some exceptions: in its main process for MemoryError, and in pools without processes for
-SystemExit and KeyboardInterrupt. Such a worker ends in an orderly way, so the task would not count as lost.
+Some exceptions of a task make Celery end the worker: MemoryError in its main process, and SystemExit and
+KeyboardInterrupt in pools without processes. The worker then ends in an orderly way, so the task would not count as
+lost.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def raised(exc_info: Any) -> BaseException:
 def as_plain_failure(exc_info: Any, *, is_stored: bool) -> Any:
     """Return `exc_info` with an exception of the same name that Celery handles like any other.
 
-    `is_stored`: the code of the task raised the exception, and its FAILURE is stored. Then WorkerLostError and
-    TimeLimitExceeded are plain failures, too.
+    `is_stored` means that the code of the task raised the exception, and its FAILURE is stored. Then WorkerLostError
+    and TimeLimitExceeded are plain failures, too.
     """
     exception = raised(exc_info)
     special = (MemoryError, WorkerLostError, TimeLimitExceeded) if is_stored else MemoryError
@@ -40,9 +41,9 @@ def as_plain_failure(exc_info: Any, *, is_stored: bool) -> Any:
 
 
 def contain(pool: Any) -> None:
-    """Make a pool without processes return exceptions that escape from a task.
+    """Make a pool without processes report exceptions that escape from a task.
 
-    Otherwise they end the worker, or are lost.
+    Otherwise they would end the worker, or be lost.
     """
     apply = pool.apply_async
 
@@ -53,7 +54,7 @@ def contain(pool: Any) -> None:
 
 
 def _run_contained(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    # Not BaseException, because the exceptions of greenlets belong to their pool.
+    # BaseException is not caught, because the exceptions of greenlets belong to their pool.
     try:
         return target(*args, **kwargs)
     except (Exception, SystemExit, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""State of one protected worker that the modules of this room share: options, connection, requests, pipe."""
+"""State of a protected worker that the modules of this package share: options, connection, requests, pipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from controlplane.agent.celery.broker.unacked import UnackedMessages
 from controlplane.agent.celery.messages import FromWorker
 from controlplane.agent.celery.options import CeleryOptions
 
-DONE = 10_000  # tags of finished tasks that are remembered, because a lost connection may lose an acknowledgement
+# Number of finished tasks whose tags are remembered, because an acknowledgement may be lost with its connection.
+DONE = 10_000
 
 
 class WorkerContext:
@@ -27,14 +28,17 @@ class WorkerContext:
         connection: Connection,
         send: Callable[[FromWorker], None],
     ) -> None:
-        """`kind`: kombu's driver type, such as "redis". `send`: sends a message to the heart, and never waits."""
+        """Prepare the state. `kind` is kombu's driver type, such as "redis".
+
+        `send` sends a message to the heart without waiting.
+        """
         self.worker, self.app, self.options = worker, worker.app, options
         self.instance, self.kind, self.connection = instance, kind, connection
         self.send = send
         self.unacked: UnackedMessages | None = None  # on Redis
         self.errors: tuple[type[Exception], ...] = ()  # of Redis
         self.consumes = True  # False while the worker is cordoned or ends
-        self.open: set[str] = set()  # tags of the requests that are not settled
+        self.open: set[str] = set()  # tags of the requests that are not settled yet
         self.done: deque[str] = deque(maxlen=DONE)
 
     def record_settled(self, tag: str) -> None:
@@ -43,7 +47,7 @@ class WorkerContext:
 
 
 class ProtectedRequest:
-    """Base of all protected requests. `tag` is the key of the delivery."""
+    """Base of all protected requests. `tag` identifies the delivery."""
 
     tag: str
 

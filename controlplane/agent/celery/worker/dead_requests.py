@@ -1,4 +1,7 @@
-"""Dead requests: Celery counts them as running or waiting, but no process runs them. They fill places forever."""
+"""Count dead requests.
+
+Celery treats them as running or waiting, but no process runs them, so they take places forever.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ state: Any = celery_state
 
 
 def count_dead(consumer: Any) -> int:
-    """Return the number of requests of a full worker if all are dead. Return 0 if one runs, or waits for its ETA."""
+    """Return the number of requests of a full worker if all of them are dead.
+
+    Return 0 if one runs, or waits for its ETA.
+    """
     if state.scheduled_requests or any(bucket and bucket.contents for bucket in consumer.task_buckets.values()):
         return 0
     pids = _pids(consumer.pool)

@@ -1,4 +1,4 @@
-"""The greeting: the description of a worker that its heart receives first."""
+"""Build the greeting: the description of a worker that its heart receives first."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def greeting_of(
     unprotected: list[str],
     proofs: ProofOfEnd,
 ) -> Greeting:
-    """Return the greeting.
+    """Return the greeting of a worker.
 
-    `visibility_timeout`: the application's own setting, in seconds, which applies to unprotected workers. `folder`:
-    place of the results of jobs, None without jobs. `unprotected`: names of tasks that are acknowledged early.
+    `visibility_timeout` is the application's own setting in seconds. It applies to unprotected workers. `folder` is the
+    folder for the results of jobs, or None without jobs. `unprotected` are the names of tasks that are acknowledged
+    early.
     """
     app, options, worker = context.app, context.options, context.worker
     own = keys.own_queue(context.instance)

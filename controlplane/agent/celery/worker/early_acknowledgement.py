@@ -1,9 +1,9 @@
 """Early acknowledgement on RabbitMQ, in the worker's main process.
 
 RabbitMQ closes the channel of a consumer that has not acknowledged a message in time (`consumer_timeout`, by default 30
-minutes). It then gives the message to another worker, while its task still runs. So the worker publishes a copy of the
-message to a queue of its own, then acknowledges the message. It removes the copy when the task is settled. If the
-worker is lost, the copy returns to the queue of the message.
+minutes). RabbitMQ then gives the message to another worker, while its task still runs. So the worker publishes a copy
+of the message to a queue of its own, then acknowledges the message. It removes the copy when the task is settled. If
+the worker is lost, the copy is returned to the queue of the message.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from controlplane.agent.celery.worker.prefetch import PrefetchCount
 log = get_logger(__name__)
 state: Any = celery_state
 HOLD_AFTER = 3.0  # seconds that a message may stay unacknowledged; RabbitMQ's timeout is a minute or more
-COPIES_PER_TICK = 20  # because the main loop waits for them
-COPIES = 1000  # at most; further messages stay unacknowledged
-PAUSE = 5.0  # seconds without a try after an error, because a try may wait for the broker
+COPIES_PER_TICK = 20  # short, because the main loop waits for them
+COPIES = 1000  # largest number of copies; more messages stay unacknowledged
+PAUSE = 5.0  # seconds until the next try after an error, because a try may wait for the broker
 
 
 class EarlyAcknowledgement:
-    """Copies of one worker's messages, by the tag of the delivery. Each copy is in a slot, which is a queue."""
+    """Copies of one worker's messages, by the tag of the delivery. Each copy is in a slot (a queue)."""
 
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._copies = RabbitCopies(context.connection)
-        # In the solo pool the main loop waits for the task: there is no tick and no heartbeat until then.
+        # In the solo pool the main loop waits for the task, so there is no tick and no heartbeat until the task ends.
         self._blocks_loop = context.worker.pool_cls.__module__ == "celery.concurrency.solo"
-        self._slots: dict[str, int | None] = {}  # None for a job, which needs no copy
-        self._lock = threading.RLock()  # tasks also end in threads of the pool
+        self._slots: dict[str, int | None] = {}  # None for a job, because jobs need no copy
+        self._lock = threading.RLock()  # needed, because tasks may end in threads of the pool
         self._to_release: list[int] = []
-        self._to_return: list[tuple[int, bool, dict[str, Any]]] = []  # slots, whether their code ran, more headers
-        self._scheduled: WeakSet[Any] = WeakSet()  # acknowledged before their ETA
+        # Copies to return: slot, whether the code ran, more headers.
+        self._to_return: list[tuple[int, bool, dict[str, Any]]] = []
+        self._scheduled: WeakSet[Any] = WeakSet()  # requests that were acknowledged before their ETA
         self._received: WeakSet[Any] = WeakSet()
         self._pause_until = 0.0
         # amqp raises AttributeError, too, if its connection is lost.
@@ -54,7 +55,10 @@ class EarlyAcknowledgement:
         self.prefetch = PrefetchCount()
 
     def on_connected(self, consumer: Any) -> None:
-        """Return the copies of requests that Celery forgot when it lost the connection. Running tasks keep theirs."""
+        """Return the copies of requests that Celery forgot when it lost the connection.
+
+        Running tasks keep their copies.
+        """
         self._consumer = consumer
         self._scheduled.clear()
         self.prefetch.on_connected(consumer)
@@ -65,7 +69,7 @@ class EarlyAcknowledgement:
         self._finish_pending()
 
     def return_later(self, tag: str, *, suspect: bool) -> None:
-        """Return the copy of a message to its queue at the next `tick`, or when RabbitMQ is reachable again.
+        """Return the copy of a message to its queue at the next `tick` at which RabbitMQ can be reached.
 
         `suspect` counts a loss for the task, because it may have ended its worker.
         """
@@ -81,7 +85,7 @@ class EarlyAcknowledgement:
         self._finish_pending()
         for request in [request for request in self._scheduled if request not in state.scheduled_requests]:
             self._scheduled.discard(request)
-            consumer.qos.increment_eventually()  # because Celery takes back the place that it added for the ETA
+            consumer.qos.increment_eventually()  # Celery takes back the place that it added for the ETA
         held = 0
         for request in self._due():
             waits = request in state.scheduled_requests
@@ -104,18 +108,19 @@ class EarlyAcknowledgement:
         return sorted(due, key=lambda one: (one not in state.active_requests, one.since))
 
     def before_begin(self, request: Any) -> None:
-        """Acknowledge a request before its code runs if losses of it would otherwise not be counted.
+        """Acknowledge a request before its code runs, if its losses would not be counted otherwise.
 
-        That is so if the pool blocks the ticks, or if the task was delivered or lost before and may end its worker.
+        This is the case if the pool blocks the ticks, or if the task was delivered or lost before and may end its
+        worker.
         """
         message = request.message
         if self._blocks_loop or _was_delivered(message) or losses_of(message):
             self.hold(request)
 
     def hold(self, request: Any, *, waits: bool = False) -> bool:
-        """Keep a copy of a message and acknowledge it. Return False if that is done already, or not possible now.
+        """Keep a copy of a message and acknowledge it. Return False if this was done before, or is not possible now.
 
-        `waits`: the request waits for its ETA, and Celery has raised the prefetch count for it.
+        `waits` means that the request waits for its ETA, and that Celery has raised the prefetch count for it.
         """
         is_open = request.task.acks_late and not request.acknowledged and not request.is_held
         is_open = is_open and REJECTED not in request.message.headers
@@ -126,7 +131,7 @@ class EarlyAcknowledgement:
             if not request.is_job:
                 slot = self._copy(request)
             if not waits:
-                self._adjust(more=1)  # before RabbitMQ sees a free place
+                self._adjust(more=1)  # lowered before the acknowledgement frees a place
             message.ack()
         except (*self._copies.errors, *request.connection_errors) as error:
             log.warning("Task %s[%s] is not acknowledged early: %r", request.name, request.id, error)
@@ -150,7 +155,7 @@ class EarlyAcknowledgement:
             if (slot := self._slots.pop(tag)) is not None:
                 self._to_release.append(slot)
         self._finish_pending()
-        self._consumer.call_soon(promise(self._adjust))  # this may be a thread of the pool
+        self._consumer.call_soon(promise(self._adjust))  # this thread may belong to the pool
 
     def give_back(self, message: Any, tag: str, loss: Loss, *, suspect: bool, task: str | None) -> Returned:
         """Publish a message again, or quarantine it. Then acknowledge it, or remove its copy."""
@@ -186,7 +191,7 @@ class EarlyAcknowledgement:
             taken = {*self._slots.values(), *self._to_release, *(slot for slot, *_ in self._to_return)}
         slot = next(number for number in range(len(taken) + 1) if number not in taken)
         message = request.message
-        # A classic queue counts no deliveries, so a message that was delivered before may have ended its worker.
+        # A classic queue does not count deliveries. So a message that was delivered before may have ended its worker.
         again = _was_delivered(message) and "x-delivery-count" not in message.headers
         target = target_of(message, self.prefetch.queue_of(message))
         is_shared = bool(message.delivery_info.get("exchange"))

@@ -1,4 +1,4 @@
-"""FAILURE in the result backend for a task that is in quarantine."""
+"""Store FAILURE in the result backend for quarantined tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controlplane.agent.celery.worker.task_messages import read_stored
 def store_failure_of(app: Any, order: StoreFailure) -> tuple[str, str]:
     """Store the failure of a quarantined message for which this worker has no request. Return the task's id and name.
 
-    Raise what the result backend raises.
+    Errors of the result backend are raised.
     """
     message = read_stored(app, order.message, order.key, str(order.name or "?"))
     task = app.tasks.get(message.name) or app.tasks["celery.backend_cleanup"]
@@ -25,9 +25,9 @@ def store_failure_of(app: Any, order: StoreFailure) -> tuple[str, str]:
 
 
 def store_failure(task: Any, id: str, context: Any, text: str, *, stores: bool) -> None:
-    """Mark a task as failed: in the result backend, and for its chord, its errbacks and its failure signal.
+    """Mark a task as failed in the result backend, and call its chord, its errbacks and its failure signal.
 
-    `stores`: the task's own setting, False if it ignores its result.
+    `stores` is the task's own setting. It is False if the task ignores its result.
     """
     error = WorkerLostError(text)
     task.backend.mark_as_failure(id, error, request=context, store_result=stores)

@@ -1,4 +1,7 @@
-"""The worker's end of the pipes to its heart: starts the heart, sends messages, reads orders. Nothing here waits."""
+"""The worker's side of the pipes to its heart.
+
+It starts the heart, sends messages and reads orders, without waiting.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class HeartPipe:
     """Connection to the heart of one worker. Only the worker's main process uses it."""
 
     def __init__(self, greeting: Greeting, list_held: Callable[[], Iterable[FromWorker]]) -> None:
-        """`list_held` returns the messages that a new heart needs to know all tasks."""
+        """Prepare the connection. `list_held` returns the messages from which a new heart learns all tasks."""
         self.deadline = Deadline.made()
         self._greeting = encode_greeting(greeting)
         self._passed = [self.deadline.descriptor, *([] if greeting.lock is None else [greeting.lock])]
@@ -41,11 +44,11 @@ class HeartPipe:
         self._has_dropped = False
         self._owner = os.getpid()
         self._has_ended = False
-        # The heart sees the worker's end by the end of the pipe, so no child may keep it open.
+        # The end of the pipe shows the heart that the worker has ended. So no child may keep the pipe open.
         os.register_at_fork(after_in_child=self._close)
 
     def keep_running(self) -> None:
-        """Start a heart if none runs, and send it all tasks."""
+        """Start a heart if none runs, and send all tasks to it."""
         if self._has_ended or (self._process and self._process.poll() is None):
             return
         if self._process:
@@ -58,7 +61,7 @@ class HeartPipe:
             stdout=stdout,
             env=environment.with_modules({**os.environ, "PYTHONWARNINGS": "ignore"}),
             pass_fds=self._passed,
-            start_new_session=True,  # signals to the worker's process group must not reach it
+            start_new_session=True,  # signals to the worker's process group must not reach the heart
         )
         os.close(stdin)
         os.close(stdout)
@@ -70,7 +73,7 @@ class HeartPipe:
             self.send(message)
 
     def send(self, message: FromWorker) -> None:
-        """Send a message. Drop it if the pipe is full, because the worker must not wait for its heart."""
+        """Send a message. Drop the message if the pipe is full, because the worker must not wait for its heart."""
         data = encode(message, MOST)
         if self._has_dropped:
             data = encode(MessagesDropped()) + data
@@ -79,7 +82,7 @@ class HeartPipe:
         except BlockingIOError:
             self._has_dropped = True
         except OSError:
-            pass  # the heart ended; the next one receives all tasks
+            pass  # the heart has ended; the next heart receives all tasks
         else:
             self._has_dropped = False
 
@@ -91,9 +94,10 @@ class HeartPipe:
         return [decode(line) for line in lines]
 
     def end(self, state: str, within: float) -> None:
-        """Send the state of this worker's end, and wait until the heart has ended.
+        """Send the final state of this worker, and wait until the heart has ended.
 
-        Without the wait, the heart of a container's first process would be killed before it reports the state.
+        If the worker is the first process of a container and does not wait, the heart is killed before it reports the
+        state.
         """
         if os.getpid() != self._owner or self._has_ended or not self._process:
             return

@@ -1,4 +1,4 @@
-"""Execution of a task that is a job. Celery returns only the repr of its result, so the result goes to a file."""
+"""Run a task that is a job. Its result goes to a file, because Celery returns only the repr of a result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def trace_job_with_pulse(path: str, name: str, *message: Any, **options: Any) ->
 
 
 def trace_job(path: str, name: str, *message: Any, **options: Any) -> Any:
-    """Run a job as Celery runs a task. Before it is acknowledged, write its result to the file `path`.
+    """Run a job as Celery runs a task. Write its result to the file `path` before its message is acknowledged.
 
     The file has `{"output": …}` or `{"error": …}`.
     """
@@ -45,7 +45,7 @@ def trace_job(path: str, name: str, *message: Any, **options: Any) -> Any:
 
 
 def _report(name: str, result: Any, problem: Any) -> str | None:
-    """Return the content of the file. Return None if the task is retried."""
+    """Return the content of the result file. Return None if the task is retried."""
     if problem is None:
         return encode_result(result, name)
     if problem.state == states.RETRY:

@@ -9,10 +9,10 @@ from controlplane.agent.celery.worker.settlement import Settlement
 
 
 class LateSettlement:
-    """Mixed into the Message class of a Redis channel.
+    """Mixin for the Message class of a Redis channel.
 
-    A message whose connection is lost is settled through another one. kombu's own methods raise AttributeError then,
-    which ends the worker, or only log an error.
+    If the connection of a message is lost, the message is settled through another connection. kombu's own methods would
+    raise AttributeError, which ends the worker, or only log an error.
     """
 
     context: WorkerContext
@@ -45,6 +45,6 @@ class LateSettlement:
 
 
 def message_class(base: type, context: WorkerContext, settlement: Settlement) -> type:
-    """Return `base` with late settlement."""
+    """Return a subclass of `base` with late settlement."""
     attributes = {"context": context, "settlement": settlement}
     return type("SettledLate" + base.__name__, (LateSettlement, base), attributes)

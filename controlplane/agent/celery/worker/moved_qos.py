@@ -1,4 +1,4 @@
-"""kombu's record of the messages that a channel holds, for messages that the script has recorded already."""
+"""Variant of kombu's QoS for moved messages. The script has already recorded them in Redis."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-UNINDEXED = 16  # acknowledged tags that are removed from the index with one command
+UNINDEXED = 16  # number of acknowledged tags that one command removes from the index
 
 
 class MovedQoS(Base):
-    """Mixed into the QoS of a Redis channel."""
+    """Mixin for the QoS class of a Redis channel."""
 
-    moved: str | None = None  # the tag of a recorded message, until it is appended
-    unindexed: deque[str]  # threads of the pool append to it, too
+    moved: str | None = None  # tag of a recorded message until kombu appends it
+    unindexed: deque[str]  # thread safe, because threads of the pool append to it, too
 
     def append(self, message: Any, delivery_tag: str) -> None:
         is_recorded, self.moved = delivery_tag == self.moved, None
@@ -30,7 +30,10 @@ class MovedQoS(Base):
             super().append(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
-        """Remove the message at once. The index only gives the order, so its entries are removed in batches."""
+        """Remove the message at once.
+
+        Its entry in the index is removed later in a batch, because the index only gives the order.
+        """
         with self.channel.conn_or_acquire() as client:
             client.hdel(self.unacked_key, delivery_tag)
         VirtualQoS.ack(self, delivery_tag)
@@ -49,7 +52,7 @@ class MovedQoS(Base):
 
 
 def mix_in(qos: Any) -> None:
-    """Change the class of this object in place, because Celery has replaced some of its methods."""
+    """Change the class of this object in place, because Celery has replaced some methods of the object."""
     if not isinstance(qos, MovedQoS):
         qos.__class__ = type("Moved" + type(qos).__name__, (MovedQoS, type(qos)), {})
     qos.unindexed = deque()

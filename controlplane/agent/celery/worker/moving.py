@@ -1,12 +1,13 @@
-"""Messages on Redis are moved to a protected worker, not popped.
+"""Move messages on Redis to a protected worker in one step, instead of popping them.
 
-kombu takes a message with BRPOP and records it with a second call. A worker that is killed or frozen between the two
-loses the message. Here one script moves it from its queue into the hash of the worker (see move_script.py). So at every
-moment the message is in a key from which it can be returned.
+kombu takes a message with BRPOP and records it with a second call. If a worker is killed or frozen between the two
+calls, the message is lost. Here one script moves the message from its queue into the hash of the worker (see
+move_script.py). So at every moment the message is in a key from which it can be returned.
 
-A script cannot wait. Instead Redis reports when a list changes: the worker sends EXISTS on a connection with CLIENT
-TRACKING. If all lists are empty, the next publication sends it an invalidation message. A frozen worker receives this
-too, but takes nothing. One message wakes all idle workers, so each waits for a random time and then asks Redis again.
+A script cannot wait for a message. Instead Redis reports changes of the lists: the worker sends EXISTS on a connection
+with CLIENT TRACKING. If all lists are empty, the next publication sends an invalidation message to the worker. A frozen
+worker receives this message too, but takes nothing from the list. One publication wakes all idle workers. So each
+worker waits for a random time before it runs the script.
 """
 
 from __future__ import annotations
@@ -29,29 +30,33 @@ from controlplane.agent.celery.worker import moved_qos
 from controlplane.agent.celery.worker.turns import Turns
 
 log = get_logger(__name__)
-LOOK_EVERY = 5.0  # seconds between two EXISTS of lists that stay empty, because a lost connection reports nothing
-POLL_EVERY = 0.5  # seconds, where Redis does not report changes
+LOOK_EVERY = 5.0  # seconds between two EXISTS while the lists stay empty, because a lost connection reports nothing
+POLL_EVERY = 0.5  # the same, if Redis does not report changes
 
 
 class MoveRefused(Exception):
-    """Error of a worker that starts: an access rule of Redis or a key of another type forbids to move messages."""
+    """Redis refuses to move messages to a starting worker, by an access rule or because a key has another type."""
 
 
 class MessageMover:
-    """Takes messages for one channel. kombu's poller calls `start` and `read` instead of the channel's own methods."""
+    """Receiver of messages for one channel.
+
+    kombu's poller calls `start` and `read` instead of the channel's own methods.
+    """
 
     def __init__(self, channel: Any, set_aside: Callable[[str, str], None], has_room: Callable[[], bool]) -> None:
         self._channel, self._set_aside, self._has_room = channel, set_aside, has_room
-        self._wake_loop: Callable[[float], object] | None = None  # takes a delay in seconds
-        self._socket: Any = None  # of the session to which the fields below belong
-        self._expected: deque[str] = deque()  # replies that have not arrived
+        self._wake_loop: Callable[[float], object] | None = None  # called with a delay in seconds
+        self._socket: Any = None  # id of the session to which the fields below belong
+        self._expected: deque[str] = deque()  # commands whose replies have not arrived yet
         self._reports = True  # Redis reports changes of the lists
-        self._is_loaded = False  # this session has sent the whole script
-        self._queues: dict[str, str] = {}  # by the names of their lists
+        self._is_loaded = False  # True if this session has sent the whole script
+        self._queues: dict[str, str] = {}  # queues by the names of their lists
         self._asked_for: list[str] = []
-        self._has_more = True  # the latest EXISTS found a list
-        self._is_woken = False  # a list has changed since the latest EXISTS
-        self._is_planned = self._yields = False  # the next EXISTS is planned; it lets other workers go first
+        self._has_more = True  # True if the latest EXISTS found a list
+        self._is_woken = False  # True if a list has changed since the latest EXISTS
+        # True if the next EXISTS is planned for later, so that other workers go first.
+        self._is_planned = self._yields = False
         self._due_at = 0.0  # monotonic
         self._turns = Turns()
         self.is_allowed = False  # Redis has accepted the script before
@@ -59,7 +64,7 @@ class MessageMover:
 
     @classmethod
     def install(cls, consumer: Any, set_aside: Callable[[str, str], None], *, is_allowed: bool) -> MessageMover | None:
-        """Move the messages of this consumer from now on. Return None if the channel does not record messages.
+        """Move the messages of this consumer from now on. Return None if the channel does not record its messages.
 
         `set_aside` quarantines a message by its tag and a reason. `is_allowed`: Redis has accepted the script before.
         """
@@ -91,10 +96,11 @@ class MessageMover:
         poller._register_BRPOP = register_when_due
         client = channel.client
         client.connection = connection = client.connection or client.connection_pool.get_connection()
-        if str(connection.protocol) != "3":  # older versions of redis-py; only protocol 3 reports changes
+        # Older versions of redis-py use protocol 2, but Redis reports changes only with protocol 3.
+        if str(connection.protocol) != "3":
             connection.protocol = 3
-        # Celery may have used this channel before, for the greeting of other workers. The poller watches a new socket
-        # only if the earlier one is closed.
+        # Celery may have used this channel before, to greet other workers. The poller watches the new socket only if
+        # the earlier socket is closed.
         connection.disconnect()
 
     def tick(self) -> None:
@@ -105,7 +111,7 @@ class MessageMover:
         """Return True if Redis may have moved a message that this process has not read yet."""
         return bool(self._expected) and self._channel.client.connection._sock is self._socket
 
-    # Called by kombu's poller
+    # Used by kombu's poller
 
     def start(self, timeout: float | None = None) -> None:
         """Send the script and EXISTS, if the prefetch count allows a message and no reply is missing."""
@@ -146,19 +152,19 @@ class MessageMover:
             self._refuse(refused)
         if moved is None:
             if self._is_due() and channel._in_poll and channel.qos.can_consume():
-                self.start()  # at once, before another worker asks
+                self.start()  # ask again at once, before another worker does
             raise Empty
         self._deliver(*moved)
         return True
 
     def _read_nothing(self, **options: Any) -> bool:
-        """Leave the replies unread when the channel closes. A moved message is returned from the hash later."""
+        """Leave the replies unread, because the channel closes. A moved message is returned from the hash later."""
         raise Empty
 
     # Inside
 
     def _begin(self, connection: Any) -> list[tuple[Any, ...]]:
-        """Forget the earlier session. Return the first commands of a new one."""
+        """Begin a new session, and return its first commands."""
         self._socket = connection._sock
         self._expected.clear()
         self._is_loaded = self._is_woken = False
@@ -181,7 +187,7 @@ class MessageMover:
         return self._asked_for != self._channel._active_queues
 
     def _on_change(self, message: Any) -> None:
-        """Record that a list has changed. redis-py calls this for an invalidation message."""
+        """Record that a list has changed. redis-py calls this for each invalidation message."""
         self._is_woken = True
 
     def _receive(self, connection: Any) -> tuple[tuple[str, bytes, str] | None, ResponseError | None]:
@@ -204,7 +210,7 @@ class MessageMover:
             if kind == "move" and reply:
                 moved = bytes_to_str(reply[0]), reply[1], bytes_to_str(reply[2])
             elif kind == "look":
-                # The changes reported so far happened before this EXISTS.
+                # All changes reported until now happened before this EXISTS.
                 self._is_woken, self._has_more = False, reply > 0 or not self._is_loaded
         self.is_allowed |= bool(asked) and refused is None
         if moved:
@@ -216,7 +222,7 @@ class MessageMover:
         return moved, refused
 
     def _plan(self) -> None:
-        """Plan the next question: at once, soon after a change, or some seconds later."""
+        """Plan the next commands: at once, soon after a change, or some seconds later."""
         if self._is_planned:
             return
         now = monotonic()
@@ -241,7 +247,7 @@ class MessageMover:
             channel.connection._deliver(loads(bytes_to_str(item)), queue)
         except Exception as error:
             if qos.moved is None:
-                raise  # the message itself was read
+                raise  # the message was read, so the error has another cause
             log.error("A message in %s cannot be read: %r. It begins with %r", queue, error, item[:200])
             if tag:
                 self._set_aside(tag, f"it cannot be read: {error!r}")
@@ -249,8 +255,11 @@ class MessageMover:
             qos.moved = None
 
     def _refuse(self, error: ResponseError) -> None:
-        """Raise an error, or plan another try if Redis accepted the script before: running tasks must not end."""
-        if isinstance(error, ReadOnlyError):  # the primary has moved: connect again
+        """Raise the error.
+
+        If Redis accepted the script before, plan another try instead, so that running tasks do not end.
+        """
+        if isinstance(error, ReadOnlyError):  # the primary has moved, so connect again
             raise ConnectionError(f"Redis: {error}") from error
         if not self.is_allowed:
             raise MoveRefused(f"Messages cannot be moved. {explain(error)}") from error

@@ -1,4 +1,4 @@
-"""Orders of the heart, which the worker's main process carries out."""
+"""Carry out orders of the heart in the worker's main process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Orders:
         self._context, self._early, self._jobs = context, early, jobs
 
     def obey(self, order: Order, consumer: Any) -> None:
-        """Carry out one order. Raise what the worker, the broker or the result backend raises."""
+        """Carry out one order. Errors of the worker, the broker and the result backend are raised."""
         jobs = self._jobs
         match order:
             case messages.Consume(is_on):
@@ -45,7 +45,7 @@ class Orders:
                 self._context.send(FailureStored(key, *store_failure_of(self._context.app, order)))
 
     def _revoke(self, task: str, consumer: Any, signal: str) -> None:
-        """Keep a task from beginning, and end it if it runs. Only the prefork pool can end a running task."""
+        """Keep a task from starting, and end it if it runs. Only the prefork pool can end a running task."""
         state.revoked.add(task)
         if self._jobs:
             self._jobs.begin(task)  # Celery drops it, because it is revoked
@@ -57,7 +57,7 @@ class Orders:
                 log.warning("Task %s continues, because this pool cannot end a running task", task)
 
     def _consume(self, consumer: Any, is_on: bool) -> None:
-        """Begin or stop consuming. Tasks that the worker has already received go on."""
+        """Begin or stop consuming. Tasks that the worker has already received continue."""
         self._context.consumes = is_on
         log.warning("Uncordoned" if is_on else "Cordoned: this worker receives no more messages")
         if not is_on:

@@ -1,4 +1,4 @@
-"""Check of the worker's broker, which Celery lets the environment replace."""
+"""Check which broker a worker uses, because an environment variable may replace the application's setting."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kombu.utils.url import maybe_sanitize_url
 log = get_logger(__name__)
 VARIABLES = ("CELERY_BROKER_READ_URL", "CELERY_BROKER_URL")
 PROTECTED = ("redis", "amqp")
-"""kombu's types of brokers whose messages are protected."""
+"""Types of brokers (as kombu names them) whose messages are protected."""
 
 
 def check_broker(app: Any, kind: str) -> None:
-    """Warn if the environment replaces the application's broker. `kind`: kombu's type of the one that is used.
+    """Warn if the environment replaces the application's broker. `kind` is kombu's type of the broker in use.
 
-    CELERY_BROKER_URL is a setting of the control plane as well, so a worker may get it by mistake. Raise ValueError if
-    the messages of that broker are not protected.
+    CELERY_BROKER_URL is also a setting of the control plane, so a worker may get it by mistake. Raise ValueError if the
+    protection does not support the broker in use.
     """
     own, used = app.conf.first("broker_read_url", "broker_url"), app.conf.broker_read_url
     variable = next((name for name in VARIABLES if os.environ.get(name)), None)

@@ -1,4 +1,4 @@
-"""The queue that only this worker consumes. Its messages are claimed jobs that are Celery tasks.
+"""Queue that only this worker consumes. Its messages are claimed jobs that run as Celery tasks.
 
 The worker sends a job to this queue, receives it, and holds it until the control plane has accepted STARTED.
 """
@@ -35,16 +35,16 @@ class OwnQueue:
     def __init__(self, context: WorkerContext, early: EarlyAcknowledgement | None) -> None:
         self._context, self._early = context, early
         self.name = keys.own_queue(context.instance)
-        # The default exchange needs no binding, so no binding is left when the worker has ended.
+        # The default exchange needs no binding, so none is left when the worker has ended.
         self.queue = Queue(self.name, Exchange(""), routing_key=self.name, durable=True, expires=UNUSED_FOR)
         self.folder = Folder()
-        self._timeouts: dict[str, float | None] = {}  # of the jobs whose end is not reported yet
-        self._waiting: dict[str, Any] = {}  # requests whose code may begin once the control plane agrees
+        self._timeouts: dict[str, float | None] = {}  # messages about jobs whose end is not reported yet
+        self._waiting: dict[str, Any] = {}  # requests that wait for the control plane to accept STARTED
         self._ends: dict[str, list[FromWorker]] = {}
-        context.app.amqp.queues[self.name] = self.queue  # a task that is retried finds it by its name
+        context.app.amqp.queues[self.name] = self.queue  # a task that is retried finds this queue by its name
 
     def consume(self, consumer: Any) -> None:
-        """Consume the queue with a new connection. The broker delivers the waiting jobs again.
+        """Consume the queue on a new connection. The broker delivers the waiting jobs again.
 
         Celery's loop begins to consume all queues at once, so no message arrives before the consumer is ready.
         """
@@ -63,7 +63,7 @@ class OwnQueue:
             yield from ends
 
     def send(self, job: SendJob) -> None:
-        """Send a job to the queue. Send the reason to the heart if that fails."""
+        """Send a job to the queue. If that fails, send the reason to the heart."""
         task = self._context.app.tasks.get(job.task)
         if task is None:
             log.warning("Job %s is not sent, because this application has no task %s", job.attempt, job.task)
@@ -74,7 +74,7 @@ class OwnQueue:
                 job.args, job.kwargs, task_id=job.attempt, queue=self.queue, routing_key=self.name, retry=False,
                 headers=job.headers,
             )  # fmt: skip
-        except (TypeError, ValueError) as error:  # the arguments do not fit the task
+        except (TypeError, ValueError) as error:  # the task does not accept the arguments
             self._context.send(JobNotSent(job.attempt, type(error).__name__, str(error)[:500]))
         except Exception as error:
             log.warning("Job %s was not sent to its queue: %r", job.attempt, error)
@@ -82,7 +82,7 @@ class OwnQueue:
         return None
 
     def hold(self, request: Any) -> bool:
-        """Hold a job until it may begin. Return False for other tasks. The job keeps its place in the pool."""
+        """Hold a job until it may begin; it keeps its place in the pool. Return False if the request is not a job."""
         if not self.has(request):
             return False
         self._waiting[request.id] = request
@@ -90,7 +90,7 @@ class OwnQueue:
         return True
 
     def ask_again(self) -> None:
-        """Ask again for all waiting jobs, because a message may be dropped, and a new heart knows nothing."""
+        """Ask for all waiting jobs again, because a message may have been dropped, and a new heart knows nothing."""
         for attempt in self._waiting:
             self._ask(attempt)
 
@@ -103,7 +103,7 @@ class OwnQueue:
         self._ends[request.id] = [request.describe(), end]
 
     def forget(self, attempt: str) -> None:
-        """Forget a job whose end the control plane knows."""
+        """Forget a job, because the control plane knows its end."""
         self._timeouts.pop(attempt, None)
         self._ends.pop(attempt, None)
         state.revoked.add(attempt)  # so that Celery drops a message that is still in the queue
@@ -117,11 +117,11 @@ class OwnQueue:
             self._early.before_begin(request)
         request.record_given()
         try:
-            self.folder.keep()  # because a cleaner of the temporary directory may have removed it
+            self.folder.keep()  # a cleaner of the temporary directory may have removed the folder
         except OSError as error:
             log.warning("The result of job %s cannot be kept: %r", request.id, error)
         try:
-            # Not the request's own method, which Celery makes for each task with its pool.
+            # The request's own method is not used, because Celery makes it for each task with its pool.
             pool: Any = ResultKeepingPool(worker.pool, self.folder.path / request.id, has_processes=is_prefork(worker))
             worker_request.Request.execute_using_pool(request, pool)
         except TaskRevokedError:
@@ -130,7 +130,7 @@ class OwnQueue:
 
 
 class ResultKeepingPool:
-    """A pool whose processes write the result of a job to a file."""
+    """Pool whose processes write the result of a job to a file."""
 
     def __init__(self, pool: Any, path: Path, *, has_processes: bool) -> None:
         self._pool, self._path = pool, str(path)

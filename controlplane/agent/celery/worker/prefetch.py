@@ -1,7 +1,7 @@
 """The prefetch count of a consumer on RabbitMQ while some of its messages are acknowledged early.
 
-Such a message keeps its place until its task is settled. Otherwise the worker would receive another message, which
-would wait behind a long task while other workers are idle.
+An early acknowledged message keeps its place until its task is settled. Otherwise the worker would receive another
+message. That message would wait behind a long task while other workers are idle.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class PrefetchCount:
     def __init__(self) -> None:
         self._consumer: Any = None
         self._lowered = 0  # difference between Celery's own prefetch count and the current one
-        self.is_paused = False  # all places are taken, and RabbitMQ would read a prefetch count of 0 as no limit
-        self._names: dict[str, str] = {}  # of queues, by consumer tag; tags change with each pause
+        self.is_paused = False  # True if all places are taken; a prefetch count of 0 would mean no limit
+        self._names: dict[str, str] = {}  # names of queues by consumer tag; tags change with each pause
 
     def on_connected(self, consumer: Any) -> None:
         """Begin again with Celery's own prefetch count."""
@@ -25,7 +25,7 @@ class PrefetchCount:
     def adjust(self, held: int, *, consumes: bool) -> None:
         """Lower the prefetch count by `held` messages. Cancel the consumers while no place is left.
 
-        `consumes`: the worker is not cordoned.
+        `consumes` means that the worker is not cordoned.
         """
         qos, task_consumer = self._consumer.qos, self._consumer.task_consumer
         if not task_consumer or not qos or not qos.value:
@@ -48,7 +48,7 @@ class PrefetchCount:
                 task_consumer.consume()
 
     def queue_of(self, message: Any) -> str | None:
-        """Return the name of the queue that a message was received from."""
+        """Return the name of the queue from which a message was received."""
         self._remember_tags()
         return self._names.get((message.delivery_info or {}).get("consumer_tag", ""))
 

@@ -1,4 +1,4 @@
-"""Preparation of a worker for a proof of its death: the lock that its main process, its pool and its heart hold."""
+"""Prepare the proof of a worker's death: a file lock that its main process, its pool and its heart hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class ProofOfEnd:
-    """Facts that the heart needs for the file of this worker's server. Without a lock, its death cannot be proved."""
+    """Values that the heart needs for the file of this worker. Without a lock, the worker's death cannot be proved."""
 
     state: str | None = None
     lock: int | None = None
@@ -27,7 +27,10 @@ class ProofOfEnd:
 
     @classmethod
     def begin(cls, options: CeleryOptions, instance: str) -> Self:
-        """Lock a file before the pool forks. The kernel frees the lock when main process, pool and heart have ended."""
+        """Lock a file before the pool forks.
+
+        The kernel frees the lock once the main process, the pool and the heart have ended.
+        """
         if not options.fast_recovery or host.read_problem():
             return cls()
         state = state_folder(options.state_dir, None)

@@ -1,4 +1,7 @@
-"""Protected requests: they report each task to the heart, and return a task whose code ended its process."""
+"""Protected requests. They report each task to the heart.
+
+If a task's code ends its process, they return the task to its queue.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ else:
 
 log = get_logger(__name__)
 DIES_WITH_ITS_PARENT = sys.platform == "linux"
-TEXT = 500  # characters of a result or an error
-TRACEBACK = 2000  # characters of its end
+TEXT = 500  # largest number of characters of a result or an error
+TRACEBACK = 2000  # characters that are kept of its end
 
 
 class Protected(ProtectedRequest, Base):
-    """Mixed into the Request class of each task. Its hooks run in the main process only."""
+    """Mixin for the Request class of each task. Its hooks run only in the main process."""
 
     context: WorkerContext
     settlement: Settlement
@@ -49,18 +52,18 @@ class Protected(ProtectedRequest, Base):
     _text: str | None = None
     _traceback: str | None = None
     _is_reported = False
-    _is_lost = False  # its message was returned or quarantined
-    is_held = False  # its message is acknowledged early, and a copy is kept
+    _is_lost = False  # True if its message was returned or quarantined
+    is_held = False  # True if its message was acknowledged early and a copy is kept
 
     def __init_subclass__(cls) -> None:
-        # Celery makes a subclass for each task, whose `on_success` does not call super(), so it is wrapped.
+        # Celery makes a subclass for each task. Its `on_success` does not call super(), so it is wrapped.
         super().__init_subclass__()
         cls.on_success = _with_end(cls.on_success)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.since = time.monotonic()
-        # The delivery tags of RabbitMQ begin again at 1 with each connection.
+        # RabbitMQ's delivery tags start again at 1 with each connection.
         self.tag = str(self._message.delivery_tag) if self.context.unacked else _attempt_id()
         self.is_job = bool(self.jobs and self.jobs.has(self))
         self.attempt = self.id if self.is_job else _attempt_id()
@@ -86,19 +89,19 @@ class Protected(ProtectedRequest, Base):
         )  # fmt: skip
 
     def record_given(self) -> None:
-        """Record that the request is given to a child of the pool. Its code may run from now on."""
+        """Record that the request is passed to a child of the pool. Its code may run from now on."""
         self._given = True
         self.context.send(TaskRunning(self.tag, None))
 
     def on_accepted(self, pid: int, time_accepted: float) -> None:
-        # A child that was given the request ends with its parent, so the heart needs the process id of jobs only.
+        # The child with the request ends together with its parent, so the heart needs the process id only for jobs.
         if self.is_job or not (self._given and DIES_WITH_ITS_PARENT):
             self.context.send(TaskRunning(self.tag, pid))
         super().on_accepted(pid, time_accepted)
 
     def revoked(self) -> bool:
         if REJECTED in (self._message.headers or {}):
-            # It ran after an early acknowledgement and was rejected. RabbitMQ may make it a dead letter now.
+            # The task ran after an early acknowledgement and was rejected. Now RabbitMQ may make it a dead letter.
             task_ready(self)
             self._outcome = "RETURNED"
             self.reject(requeue=False)
@@ -120,7 +123,7 @@ class Protected(ProtectedRequest, Base):
         if not soft and self._returns_after(limit := TimeLimitExceeded(timeout)):
             self._lose(limit)  # pools without processes report nothing else
         if self._is_lost:
-            return None  # its failure is stored when it is quarantined
+            return None  # its failure is stored if it is quarantined
         if not soft:
             self._outcome, self._text = "FAILED", f"TimeLimitExceeded: {timeout} s"
         try:
@@ -151,13 +154,13 @@ class Protected(ProtectedRequest, Base):
     def acknowledge(self) -> None:
         if not self.acknowledged:
             self.context.record_settled(self.tag)
-            # With acks_late=False, Celery acknowledges the task when it begins, so it has not ended.
+            # With acks_late=False, Celery acknowledges the task at its start, so it has not ended yet.
             if self.task.acks_late or self._outcome:
                 self._send_end("COMPLETED" if self.time_start else "DROPPED")
         super().acknowledge()
 
     def _send_end(self, default: str) -> None:
-        """Send the end of this task to the heart, once. `default`: the outcome if no hook has set one."""
+        """Send the end of this task to the heart, once. `default` is the outcome if no hook has set an outcome."""
         if not self._is_reported:
             self._is_reported = True
             seconds = round(time.time() - self.time_start, 3) if self.time_start else 0.0
@@ -174,7 +177,7 @@ class Protected(ProtectedRequest, Base):
         super().reject(requeue=requeue)
 
     def _returns_after(self, exception: BaseException) -> bool:
-        """Return True if the task returns to its queue, because its code ended its process or exceeded its time."""
+        """Return True if the task must return to its queue, because its code ended its process or exceeded its time."""
         if not self.task.acks_late or self.acknowledged or self._already_cancelled or self._already_revoked:
             return False
         if isinstance(exception, TimeLimitExceeded):
@@ -182,7 +185,7 @@ class Protected(ProtectedRequest, Base):
         return isinstance(exception, (WorkerLostError, SystemExit, KeyboardInterrupt))
 
     def _settle(self, error: Exception) -> None:
-        """Settle the message of a task whose end could not be processed. Otherwise it would keep its place forever."""
+        """Settle the message of a task whose end could not be processed. Otherwise it would take a place forever."""
         log.error("The end of task %s[%s] was not processed: %r", self.name, self.id, error, exc_info=error)
         if not self.acknowledged:
             if self.task.acks_late:
@@ -193,7 +196,7 @@ class Protected(ProtectedRequest, Base):
     def _lose(self, exception: BaseException) -> None:
         """Return the task to its queue with one more loss, or quarantine it.
 
-        An acknowledgement would lose the task. A plain requeue would repeat it forever.
+        An acknowledgement would lose the task, and a plain requeue would repeat it forever.
         """
         self._is_lost = True
         task_ready(self)
@@ -202,7 +205,7 @@ class Protected(ProtectedRequest, Base):
         is_late = isinstance(exception, TimeLimitExceeded)
         code = "TimeLimitExceeded" if is_late else "WORKER_CRASHED"
         reason = "it exceeded its hard time limit" if is_late else (str(exception) or repr(exception))[:200]
-        if self.is_job:  # the control plane decides about another try
+        if self.is_job:  # the control plane decides whether it is tried again
             self._outcome, self._text = "FAILED", f"{code}: {reason}"
             self.acknowledge()
             return
@@ -214,7 +217,7 @@ class Protected(ProtectedRequest, Base):
                 self.settlement.early.return_later(self.tag, suspect=True)
             elif self.context.unacked is None:
                 self.reject(requeue=True)
-            self.context.open.discard(self.tag)  # so that on Redis the audit returns it
+            self.context.open.discard(self.tag)  # then the audit (on Redis) returns it
             return
         self.acknowledged = True
         self.context.open.discard(self.tag)
@@ -236,10 +239,14 @@ class Protected(ProtectedRequest, Base):
 
 
 def _with_end(on_success: Callable[..., None]) -> Callable[..., None]:
-    """Return the hook, which also reports the end. Failures never reach Celery's own hook, which may end the worker."""
+    """Return the hook with a report of the end.
+
+    Failures do not reach Celery's own hook, because it may end the worker.
+    """
 
     def hook(self: Protected, outcome: Any, **kwargs: Any) -> None:
-        if isinstance(outcome, ExceptionInfo):  # in a pool without processes, it escaped from Celery's own handling
+        # In a pool without processes, the exception escaped from Celery's own handling.
+        if isinstance(outcome, ExceptionInfo):
             return self.on_failure(outcome)
         failed, result, _ = outcome
         if failed:
@@ -257,7 +264,7 @@ def _with_end(on_success: Callable[..., None]) -> Callable[..., None]:
 
 
 def _attempt_id() -> str:
-    """Return a version 7 UUID, because these ids sort by age. Python 3.11 cannot make one."""
+    """Return a version 7 UUID, because such ids sort by age. Python 3.11 cannot make them."""
     number = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
     return str(uuid.UUID(int=number & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62))
 
@@ -268,7 +275,10 @@ def _text(exc_info: Any) -> str:
 
 
 def request_class(base: Any, context: WorkerContext, settlement: Settlement, jobs: OwnQueue | None) -> type:
-    """Return `base` (a class, or its name) with the protection's hooks. Hooks of the application stay."""
+    """Return a subclass of `base` (a class, or its name) with the protection's hooks.
+
+    Hooks of the application still run.
+    """
     base = symbol_by_name(base)
     if issubclass(base, Protected):
         return base

@@ -1,4 +1,4 @@
-"""Settlement of messages other than by Celery: returned to their queue, quarantined, or acknowledged later."""
+"""Settle messages without Celery: return them to their queues, quarantine them, or acknowledge them later."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Settlement:
     def give_back(self, message: Any, tag: str, reason: str, *, suspect: bool, task: str | None = None) -> Returned:
         """Return a message to its queue, or quarantine it under its `task` id.
 
-        The channel that received it counts it as settled. `suspect`: the code of the task ran.
+        For the channel that received it, the message is then settled. `suspect` means that the code of the task ran.
         """
         context = self._context
         loss = Loss(context.instance, reason, context.options.max_resubmissions)
@@ -51,14 +51,15 @@ class Settlement:
             context.unacked.give_back_one(context.instance, tag, Loss(context.instance, reason, limit=0), suspect=True)
 
     def acknowledge_later(self, tag: str) -> None:
-        """Acknowledge a message at the next audit, because the connection that received it is lost."""
+        """Acknowledge a message at the next audit, because the connection that received the message is lost."""
         self._unsettled.append(tag)
 
     def audit(self, unacked: UnackedMessages, *, is_moving: bool) -> None:
-        """Return the messages that Redis records for this worker and that the worker does not know.
+        """Return messages to their queues that Redis records for this worker, but that the worker does not know.
 
-        A message is returned when two audits in a row find it, because the main loop may not have read it yet.
-        `is_moving`: Redis may have moved a message that this process has not read, so there is no audit.
+        A message is returned if two audits in a row find it, because the main loop may not have read it at the first
+        audit. `is_moving` means that Redis may have moved a message that this process has not read. Then there is no
+        audit.
         """
         context = self._context
         while self._unsettled:

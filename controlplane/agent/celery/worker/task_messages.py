@@ -1,4 +1,4 @@
-"""Messages of tasks, read as Celery reads them: protocol, serializer, compression and signature.
+"""Read messages of tasks as Celery does, with their protocol, serializer, compression and signature.
 
 Only the worker's main process can read them, because it has the application's serializers, keys and classes.
 """
@@ -21,7 +21,10 @@ strategy: Any = celery_strategy
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """Id, name and context of a task, from its message. The context is enough for its result, chord and errbacks."""
+    """Id, name and context of a task, read from its message.
+
+    The context is enough for its result, chord and errbacks.
+    """
 
     id: str
     name: str
@@ -31,7 +34,7 @@ class TaskMessage:
 def read_stored(app: Any, stored: dict[str, Any], key: str, name: str) -> TaskMessage:
     """Read a message in the form that kombu keeps in Redis.
 
-    `key` and `name` are the id and the name of the task if the message cannot be read and its headers lack them.
+    `key` and `name` are used as id and name of the task if the message cannot be read and its headers lack them.
     """
     properties, body = stored.get("properties") or {}, stored.get("body")
     if properties.get("body_encoding") == "base64" and body is not None:
@@ -53,7 +56,7 @@ def read_stored(app: Any, stored: dict[str, Any], key: str, name: str) -> TaskMe
 
 
 def read_message(message: Any) -> TaskMessage:
-    """Read a message. Raise what Celery raises for a message that it cannot read."""
+    """Read a message. If it cannot be read, the same errors are raised as in Celery."""
     payload = message.payload
     if "task" not in message.headers:
         (args, kwargs, embed), headers, *_ = strategy.proto1_to_proto2(message, payload)

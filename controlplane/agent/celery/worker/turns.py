@@ -1,26 +1,26 @@
-"""The order in which idle workers ask for a message that wakes all of them."""
+"""Spread the requests of idle workers over time, because each new message wakes all of them."""
 
 from __future__ import annotations
 
 import random
 
-ALONE = 0.2  # share of wakes without a message; below it, a worker asks at once
-SPREAD = 0.005  # seconds for each idle worker, over which they spread their commands
+ALONE = 0.2  # if a smaller share of its wakes brings no message, a worker asks at once
+SPREAD = 0.005  # seconds per idle worker: together, the period over which they spread their commands
 MOST_SPREAD = 0.1  # seconds
-YIELD = 0.03  # seconds for which a worker whose processes are all busy lets idle workers go first, unless one gets free
-MEMORY = 0.1  # weight of the latest wake
+YIELD = 0.03  # seconds that a fully busy worker lets idle workers go first, unless one of its processes becomes free
+MEMORY = 0.1  # weight of the latest wake in the average
 
 
 class Turns:
-    """Spread of idle workers over time, so that a new message does not wake all of them at the same moment.
+    """Pause of a worker before it asks for a message, so that not all idle workers ask at the same moment.
 
-    Each worker estimates how many others are idle from how often another one was first to take a message. The more
-    there are, the longer it waits before it asks Redis. Otherwise each message would cost several commands of each
-    idle worker.
+    Each worker estimates the number of idle workers from the share of messages that another worker took first. The more
+    there are, the longer it waits before it asks Redis. Otherwise each message would cost several commands of each idle
+    worker.
     """
 
     def __init__(self) -> None:
-        self._vain = 0.0  # share of the latest wakes in which another worker was first
+        self._vain = 0.0  # average share of wakes in which another worker was first
 
     def won(self) -> None:
         self._vain -= MEMORY * self._vain
