@@ -2,7 +2,7 @@
 
 One query (a *look*) finds the claimable jobs for all of them. A look happens when work is announced, when a worker
 arrives for which the last look may have found work, and every second. Then as many workers are woken as there are jobs,
-the least loaded first (see choice.py). Each worker is told how many jobs to claim, so that jobs that were submitted
+the least loaded first (see choice.py). Each response has the number of jobs to claim, so that jobs that were submitted
 together do not all go to the first worker that claims.
 """
 

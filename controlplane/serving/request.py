@@ -111,7 +111,7 @@ class Request:
             "wsgi.run_once": False,
             "wsgi.input": BytesIO(body),
         }
-        # WSGI cannot tell a header name with an underscore from the same name with a hyphen, so the former is dropped.
+        # In WSGI a header name with an underscore looks like the same name with a hyphen, so it is dropped.
         environ |= {
             "HTTP_" + name.upper().replace("-", "_"): value for name, value in self.by_name.items() if "_" not in name
         }

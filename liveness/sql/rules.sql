@@ -77,8 +77,8 @@ greatest(s.heard_observed, observed_now())
 
 -- rule: oldest_snapshot
 -- the session, prepared transaction or replication slot that has kept dead rows of this database for longest, as JSON
--- (null: there is none). VACUUM's own processes do not keep dead rows. Without the role pg_read_all_stats, the times of
--- other roles' sessions cannot be read
+-- (null: nothing keeps any). VACUUM's own processes do not keep dead rows. Without the role pg_read_all_stats, the
+-- times of other roles' sessions cannot be read
 (select to_jsonb(x) - 'xid'
    from (select x.kind, x.name, x.pid, x.xid, coalesce(extract(epoch from clock_timestamp() - x.since)::float8, {{age_of_transaction(x)}}, 0) as seconds
            from (select case when a.datid is null then 'standby' else 'session' end as kind, a.application_name as name, a.pid,

@@ -127,8 +127,8 @@ def build_job_chart(
 ) -> JobChart:
     """Return the lanes of the attempts, with superseded reports and heartbeats.
 
-    `attempts` are in order and have their servers. `signs` is by server, `own_beats` is by attempt number. `doubt` says
-    why the live attempt may not be running. `read_outages` is called once, if there are silences.
+    `attempts` are in order and have their servers. `signs` is by server, `own_beats` is by attempt number. `doubt` is
+    the reason why the live attempt may not be running. `read_outages` is called once, if there are silences.
     """
     axis = Axis(*drawn_period(job, superseded, now))
     lanes: list[AttemptLane] = []

@@ -20,7 +20,7 @@ HOLDERS = "controlplane.holders"
 SCAN_EVERY = 10.0  # seconds between two scans of one process
 LEAVE_SCANS = 10  # largest number of scans for the entries of an instance that leaves
 LEAVE_PAUSE = 0.2  # seconds between two of these scans
-EMPTY_SCANS = 2  # if the number of entries is unknown, so many scans without an entry prove that there is none
+EMPTY_SCANS = 2  # if the number of entries is unknown, so many scans without an entry prove its absence
 
 
 class RabbitHolders:
