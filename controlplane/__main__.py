@@ -1,6 +1,7 @@
-"""Program `controlplane`: API commands everywhere, and with `[server]` also the control plane's own commands.
+"""Program `controlplane`. It has the commands of the client and, with the extra `[server]`, those of the control plane.
 
-`manage.py` has only the latter. Without DATABASE_URL they use the embedded PostgreSQL of the data directory.
+`manage.py` has only the commands of the control plane. Without DATABASE_URL they use the embedded PostgreSQL of the
+data directory.
 """
 
 import os
@@ -89,7 +90,7 @@ def refuse_options(program: str, word: str, options: Sequence[str]) -> None:
     from controlplane.standalone.options import StandaloneOptions
 
     if any(option.startswith("--database") for option in options):
-        return  # the settings define further databases
+        return  # only the settings define other databases
     command: Any = {"standalone": StandaloneOptions, "migrate": Migrate}[word]()
     command._called_from_command_line = True  # it then exits on errors
     known: Any = connections  # `migrate` reads the database names from it, and it reads them from the settings
@@ -101,7 +102,7 @@ def refuse_options(program: str, word: str, options: Sequence[str]) -> None:
 
 
 def run_on_database(argv: Sequence[str]) -> None:
-    """Run a command. Raise SystemExit with one sentence and what to do if the database is the problem."""
+    """Run a command. If the database is the problem, raise SystemExit with one sentence that says what to do."""
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, ProgrammingError
 

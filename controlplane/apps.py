@@ -19,7 +19,8 @@ class ControlPlaneConfig(AppConfig):
     verbose_name = "Control plane"
 
     def __init__(self, *args: Any) -> None:
-        # Before any model is imported: it lets models declare triggers even if the project lacks the app pgtrigger.
+        # This comes before any model is imported. With it, models can declare triggers even if the project lacks the
+        # app pgtrigger.
         import pgtrigger.apps  # noqa: F401
 
         packages.refuse_others()
@@ -49,7 +50,7 @@ class ControlPlaneConfig(AppConfig):
 def bound_connecting() -> None:
     """Limit an attempt to connect to the database, so that another one fits into the timeout of a server.
 
-    A packet lost while connecting must not cost more than one attempt of a heartbeat.
+    If a packet is lost while connecting, this must not cost more than one try of a heartbeat.
     """
     from controlplane.core.database import ALIAS
     from liveness.conf import conf

@@ -33,7 +33,7 @@ collect_seldom()
 
 
 class OwnLogging(Logging):
-    """Logging of executors and schedulers: as LOG_LEVEL sets it, like all other processes."""
+    """Logging of executors and schedulers. It follows LOG_LEVEL, as in all other processes."""
 
     def setup_logging_subsystem(self, *_: Any, **__: Any) -> bool:
         return True
@@ -48,7 +48,8 @@ class Executor(Worker):
         super().on_before_init(quiet=quiet, **options)
 
     def on_consumer_ready(self, consumer: Any) -> None:
-        # Runs again after each lost broker. Not earlier, because an embedded beat is forked before this.
+        # This also runs after each lost connection to the broker. It does not run earlier, because an embedded beat is
+        # forked first.
         from controlplane.observability import presence
         from jobs.services import hints
 
@@ -64,7 +65,7 @@ class Executor(Worker):
         super().on_close()
 
     def stop(self, *arguments: Any, **options: Any) -> None:
-        # Not only at the end of the process: at SIGHUP it is replaced by another program before that.
+        # This does not wait for the end of the process, because another program replaces it at SIGHUP.
         from controlplane.observability import presence
 
         super().stop(*arguments, **options)
@@ -72,7 +73,7 @@ class Executor(Worker):
 
 
 class OwnScheduler(Scheduler):
-    """Scheduler that is registered as a server. An embedded one is a process of its own, so it is registered too.
+    """Scheduler that is registered as a server. An embedded scheduler is a separate process, so it is registered too.
 
     It stores no times in a file, because a clock may be set back.
     """
@@ -82,7 +83,8 @@ class OwnScheduler(Scheduler):
 
         check_settings()
         if is_rabbitmq:
-            # Not in executors, which send events without a timeout: an unconfirmed tick is sent again.
+            # Only the scheduler uses confirmations: a tick without one is sent again. Executors do not, because they
+            # send events without a timeout.
             self.app.conf.broker_transport_options = {"confirm_publish": True}
         super().setup_schedule()
         # The first check is due at once, so that /healthz answers 200 as soon as an executor is there.
@@ -113,7 +115,7 @@ def check_settings() -> None:
 
 
 def mark_ready(is_ready: bool) -> None:
-    """Make or remove the file by which a start-up probe sees that an executor receives messages."""
+    """Create or remove the file that shows a startup probe that an executor receives messages."""
     if path := settings.EXECUTOR_READY_FILE:
         Path(path).touch() if is_ready else Path(path).unlink(missing_ok=True)
 
@@ -142,7 +144,7 @@ SHORTEST_HEARTBEAT = 5
 def bound_silence(url: str, seconds: float) -> dict[str, Any]:
     """Return settings that replace a connection to the broker after `seconds` without a sign of life.
 
-    A consumer of Redis takes up to twice as long. One of RabbitMQ waits for two heartbeats.
+    A consumer of Redis takes up to twice as long. A consumer of RabbitMQ waits for two heartbeats.
     """
     if url.startswith(("redis", "sentinel")):
         # The server answers each wait of a consumer within a second.
@@ -162,9 +164,9 @@ app.conf.update(bound_silence(settings.CELERY_BROKER_URL, settings.BROKER_TIMEOU
 
 
 def use_folder_broker(broker: Path) -> None:
-    """Carry messages through a folder, so that no broker must be installed.
+    """Use a folder as the broker, so that no broker must be installed.
 
-    The folder is read often enough that no tick of the liveness check waits for the next one.
+    The folder is read so often that each tick of the liveness check is found before the next tick.
     """
     private_files.prepare(broker.parent)
     for folder in (broker, broker / "messages", broker / "control"):

@@ -1,4 +1,4 @@
-"""Django system checks: what a project that includes the control plane lacks."""
+"""Django system checks that find what a host project lacks."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -65,7 +65,7 @@ def check_project(**_: object) -> list[CheckMessage]:
         messages += check_pages()
     is_site = (
         settings.WSGI_APPLICATION == "controlplane.wsgi.application"
-    )  # this also holds for settings that extend its own
+    )  # this also applies to settings that extend its own
     if not is_site and conf.read_settings()[0].witness_url is None:
         messages.append(
             Warning(
@@ -105,7 +105,7 @@ def check_pages() -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_database(**options: object) -> list[CheckMessage]:
-    """Check the version of the database, and what our statements and our database engine rely on."""
+    """Check the version and the features of the database that our statements and our database engine rely on."""
     if not includes_ours(options):
         return []
     if (version := connection.pg_version) < OLDEST:
@@ -134,7 +134,10 @@ def check_default_partitions(**options: Any) -> list[CheckMessage]:
 
 @register(Tags.database, deploy=True)
 def check_limits_of_other_engine(**options: object) -> list[CheckMessage]:
-    """Check the limits where a project has an engine of its own, which never sets them: only before a deployment."""
+    """Check the limits before a deployment, if the project has its own database engine.
+
+    Such an engine does not set them.
+    """
     if not includes_ours(options) or isinstance(connections[ALIAS], DatabaseWrapper):
         return []
     return list(check_session(wanted_limits(), "controlplane.I001", Info))

@@ -9,7 +9,7 @@ from controlplane.core import database_limits
 
 ENGINE = "controlplane.core.database"
 REPLICA_WITHIN = 2
-"""Seconds for which a page waits for a connection to the read replica. Then it reads the primary."""
+"""Seconds that a page waits for a connection to the read replica. After that it reads the primary."""
 
 
 class Databases(NamedTuple):
@@ -20,7 +20,7 @@ class Databases(NamedTuple):
 
 
 def read_environment(environment: Mapping[str, str], url: str) -> Databases:
-    """Return the databases. `url` is the one of `default`. Raise ValueError for an invalid variable."""
+    """Return the databases. `url` is the URL of `default`. Raise ValueError for an invalid variable."""
     default = parse_url("DATABASE_URL", url)
     direct_url, read_url = environment.get("DATABASE_DIRECT_URL"), environment.get("DATABASE_READ_URL")
     size = int(environment.get("DATABASE_POOL_SIZE", "8"))

@@ -43,7 +43,7 @@ def yearly_closing_execution(year: int) -> Execution:
 
 
 def evening_execution(round_: int) -> Execution:
-    """Return an execution like a company's evening work. Its invoice is refused in about one of a hundred."""
+    """Return an execution like a company's evening work. In about one of a hundred, the invoice is refused."""
     return {
         "name": f"evening {round_}",
         "steps": [

@@ -1,7 +1,7 @@
-"""Detection of a copied data directory whose database lies elsewhere, so that both directories name one database.
+"""Detect a copied data directory whose database is elsewhere, so that both directories name the same database.
 
-The copy has its own locks. A process that used the copy would change the first directory's database, and stop its
-server at the end, while the first one is in use.
+The copy has its own locks. A process that used the copy would change the database of the first directory while that is
+in use. At its end it would stop the server.
 """
 
 import os

@@ -10,11 +10,12 @@ from controlplane.embedded import private_files
 VARIABLE = "CONTROLPLANE_DATA_DIR"
 OPTION = "--data-dir"
 MAKERS = ("standalone", "migrate")
-"""Commands that may create it. Any other would start a second installation unnoticed, with its own database and key."""
+"""Commands that may create the data directory. Other commands would start a second installation unnoticed, with its
+own database and key."""
 
 
 def find_data_dir() -> Path:
-    """Return CONTROLPLANE_DATA_DIR, else `var` in a clone of the sources, else the directory in the user's home."""
+    """Return CONTROLPLANE_DATA_DIR. Without it, return `var` in a clone, otherwise the directory in the user's home."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).absolute()
     if sources := environment.sources():
@@ -27,7 +28,7 @@ def find_data_dir() -> Path:
 def take_option(argv: Sequence[str]) -> list[str]:
     """Return the command line without `--data-dir`, and set it in the environment.
 
-    Every command has this option, and the settings are read before Django parses options.
+    Every command has this option. It is taken here, because the settings are read before Django parses options.
     """
     words, kept = iter(argv), []
     for word in words:

@@ -1,4 +1,4 @@
-"""Celery's messages in a folder: kombu's filesystem transport, but messages appear only when complete.
+"""Celery's messages in a folder. Unlike in kombu's filesystem transport, messages appear only when they are complete.
 
 kombu writes into a file that its consumers already see. A consumer that looks at the wrong moment reads half a message,
 and the Celery worker ends with an "unrecoverable error".

@@ -1,7 +1,7 @@
-"""Embedded PostgreSQL of a data directory: which processes use it, and which stops it.
+"""Start, share and stop the embedded PostgreSQL of a data directory.
 
-Every user holds a shared lock, and the last one to leave stops the server. Locks end with their process. So a server
-that a `kill -9` left behind is joined by the next user, and then stopped.
+Every process that uses the server holds a shared lock, and the last one stops the server. Locks end with their process.
+So if a `kill -9` leaves a server behind, the next process uses it and then stops it.
 """
 
 import fcntl
@@ -34,8 +34,8 @@ def database_url(data_dir: Path) -> str:
 def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
     """Start the server of `data_dir`, or join it, and yield its URL.
 
-    `throwaway` trades the safety of the data for speed, for tests. Raise SystemExit with what to do if there can be no
-    server, or it belongs to another directory.
+    `throwaway` is for tests: the server is faster, but may lose data in a crash. Raise SystemExit with advice if no
+    server can run, or if it belongs to another directory.
     """
     server = PostgresServer(data_dir, throwaway=throwaway)
     copies.refuse(data_dir)
@@ -47,7 +47,7 @@ def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
                 copies.remember(data_dir)
             yield database_url(data_dir)
         finally:
-            # Under the lock, so that no process joins between the check and the stop.
+            # This happens under the lock, so that no process begins to use the server between the check and the stop.
             with exclusive_lock(data_dir), suppress(BlockingIOError):
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 server.stop()
@@ -78,7 +78,7 @@ def open_lock_file(data_dir: Path, name: str) -> Iterator[int]:
 def database_for_command(argv: Sequence[str]) -> Iterator[None]:
     """Provide a management command's database: `DATABASE_URL`, or the server of its data directory.
 
-    Raise SystemExit with what to do if there is neither, unless the command may create an installation.
+    Raise SystemExit with advice if there is neither, unless the command may create an installation.
     """
     if not needs_database(argv):
         yield
@@ -113,7 +113,9 @@ def needs_database(argv: Sequence[str]) -> bool:
 
 
 def exit_on_signal(signum: int, frame: FrameType | None) -> None:
-    """Exit like sys.exit(), so that the server is stopped. Ignore further signals, so that the stop is not
-    interrupted."""
+    """Exit like sys.exit(), so that the server is stopped.
+
+    Ignore later signals, so that they do not interrupt the stop.
+    """
     signal.signal(signum, signal.SIG_IGN)
     sys.exit(128 + signum)

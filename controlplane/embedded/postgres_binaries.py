@@ -1,4 +1,4 @@
-"""Programs of PostgreSQL in the wheel, and the user that they run as."""
+"""PostgreSQL's programs in the wheel, and the user that runs them."""
 
 import importlib.metadata
 import importlib.util
@@ -21,9 +21,9 @@ COPIES = Path("/var/lib/controlplane")
 
 
 def find_account(home: Path) -> pwd.struct_passwd | None:
-    """Return the user that PostgreSQL runs as if we are root: the owner of the database, or `pgserver`.
+    """Return the user that runs PostgreSQL if we are root: the owner of the database, or `pgserver`.
 
-    Return None if it runs as ourselves. Raise SystemExit if there is no such user and none can be created.
+    Return None if our own user runs it. Raise SystemExit if there is no such user and it cannot be created.
     """
     if os.geteuid() != 0:
         return None
@@ -65,7 +65,7 @@ def wheel_version() -> str:
 
 
 def copy_programs(package: Path, copy: Path) -> None:
-    """Copy what the programs need (38 MB), readable by all users. The copy appears only when complete."""
+    """Copy the programs and their files (38 MB), readable by all users. The copy appears only when it is complete."""
     copy.parent.mkdir(mode=0o755, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{copy.name}.", dir=copy.parent))
     for part in (Path(package.name, "pginstall18"), Path(f"{package.name}.libs")):
@@ -91,7 +91,7 @@ def is_open_to_others(path: Path) -> bool:
 def run_program(
     program: Path, *arguments: str, account: pwd.struct_passwd | None, input: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, out of reach of Ctrl-C. Its output is in `stdout`.
+    """Run a program to its end. Ctrl-C does not reach it. Its output is in `stdout`.
 
     Raise SystemExit if it cannot run at all.
     """
@@ -99,7 +99,7 @@ def run_program(
     env = {key: os.environ[key] for key in INHERITED if key in os.environ}
     user: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if account else {}
     try:
-        # A file, because the server inherits it and would keep a pipe open.
+        # Output goes to a file, because the server inherits it and would keep a pipe open.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             done = subprocess.run(
                 [program, *arguments],

@@ -23,7 +23,7 @@ from controlplane.embedded import postgres_binaries as binaries
 DATABASE = "controlplane"
 PORT = 5432  # only part of the socket's name; there is no TCP
 SOCKET_NAME = f".s.PGSQL.{PORT}"
-LONGEST_SOCKET = 100  # bytes; Linux allows 107, macOS 103
+LONGEST_SOCKET = 100  # largest number of bytes; Linux allows 107, macOS 103
 SYSTEM_HOME = Path("/var/lib/controlplane")
 PATIENCE = 60  # seconds for a start; after a crash PostgreSQL replays its log
 THROWAWAY = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300"]
@@ -49,10 +49,10 @@ def user_note(home: Path) -> Path:
 
 
 def socket_directory(home: Path) -> Path:
-    """Return the directory of the socket: the database's, unless its path does not suit a socket."""
+    """Return the directory of the socket. It is the directory of the database, unless that path is too long."""
     if len(os.fsencode(home / SOCKET_NAME)) < LONGEST_SOCKET and "," not in str(home):
         return home
-    # Not TMPDIR, because every process of the installation must find the same place.
+    # TMPDIR is not used, because every process of the installation must find the same directory.
     return Path("/tmp") / f"controlplane-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"  # noqa: S108
 
 
@@ -67,7 +67,7 @@ class PostgresServer:
 
     @cached_property
     def account(self) -> pwd.struct_passwd | None:
-        """User that the server runs as. None means ourselves."""
+        """User that runs the server. None means our own user."""
         return binaries.find_account(self.home)
 
     @cached_property
@@ -110,7 +110,7 @@ class PostgresServer:
             place = SYSTEM_HOME / f"{self.data_dir.name}-{secrets.token_hex(4)}"
             location_note(self.data_dir).write_text(f"{place}\n")
             location_note(self.data_dir).chmod(0o600)
-        # Use another name until it is complete, because a killed initdb leaves half a database behind.
+        # Use a temporary name until the database is complete, because a killed initdb leaves half a database behind.
         draft = self.home.with_name(f"{self.home.name}.{secrets.token_hex(4)}")
         self.make_private_directory(draft)
         sync = ["--no-sync"] if self.throwaway else []
@@ -145,7 +145,7 @@ class PostgresServer:
             time.sleep(0.5)
 
     def is_answering(self) -> bool:
-        """Return True if a server answers. Wait for one that is starting."""
+        """Return True if a server answers. If it is starting, wait for it."""
         where = ("-q", "-h", str(socket_directory(self.home)), "-p", str(PORT))
         deadline = time.monotonic() + PATIENCE
         while (code := self.run_program("pg_isready", *where).returncode) == 1 and time.monotonic() < deadline:
@@ -155,9 +155,9 @@ class PostgresServer:
     def clear_crash_remains(self) -> bool:
         """Clean up after a crash. Return True if there was one.
 
-        Stop a server whose socket was deleted. Delete its lock files otherwise: by now they may name a foreign process,
-        or one that is dead but not reaped, and PostgreSQL would take either for a server. PostgreSQL also checks its
-        shared memory, which shows whether a process of the old server is left.
+        If the server runs but its socket was deleted, stop it. Otherwise delete its lock files. By now they may name a
+        foreign process, or a process that is dead but not reaped, and PostgreSQL would take either for a server.
+        PostgreSQL also checks its shared memory. It shows whether a process of the old server is left.
         """
         if self.pid() is None:
             return False
@@ -183,7 +183,7 @@ class PostgresServer:
             return None
 
     def make_private_directory(self, path: Path) -> None:
-        """Create a private directory of the server's user. Refuse one that another user prepared."""
+        """Create a private directory of the server's user. Refuse a directory that another user prepared."""
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account and path.lstat().st_uid == 0:
             os.chown(path, self.account.pw_uid, self.account.pw_gid, follow_symlinks=False)

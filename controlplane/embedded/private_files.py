@@ -1,4 +1,4 @@
-"""Access rights: the data directory and its content belong to its user alone."""
+"""Access rights: only its user can read the data directory and its content."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ OURS = ("admin_password", "secret_key", "postgres", "standalone.lock", "static",
 
 
 def prepare(data_dir: Path) -> None:
-    """Create the directory, closed to other users. Close an older one too, unless it holds foreign files.
+    """Create the directory, closed to other users. Also close an existing directory, unless it holds foreign files.
 
     If root has a database in it that belongs to another user, that user may pass through. Raise OSError.
     """
@@ -26,8 +26,10 @@ def prepare(data_dir: Path) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """Return a file descriptor to lock. Other users cannot open the file, so they cannot hold the lock. Raise
-    OSError."""
+    """Return a file descriptor to lock. Other users cannot open the file, so they cannot hold the lock.
+
+    Raise OSError.
+    """
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if (there := os.fstat(file)).st_uid == os.geteuid() and there.st_mode & 0o077:
         os.fchmod(file, 0o600)

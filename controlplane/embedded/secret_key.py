@@ -24,7 +24,7 @@ def load_or_create_key(data_dir: Path) -> str:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(48))
         try:
-            os.link(draft, path)  # the first of several processes wins, and all read the same key
+            os.link(draft, path)  # if several processes do this, the first wins, and all read the same key
         except FileExistsError:
             pass
         finally:

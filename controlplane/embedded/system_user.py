@@ -1,4 +1,4 @@
-"""System users that root starts processes as."""
+"""System users as which root starts processes."""
 
 import os
 import pwd
@@ -27,6 +27,6 @@ def find_or_make(name: str) -> pwd.struct_passwd:
     except FileNotFoundError:
         why = "the program useradd is not installed"
     try:
-        return pwd.getpwnam(name)  # created by us, or by another process at the same time
+        return pwd.getpwnam(name)  # we created it, or another process did at the same time
     except KeyError:
         raise LookupError(f"the system user {name} could not be created ({why})") from None

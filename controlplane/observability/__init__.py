@@ -1,1 +1,1 @@
-"""Metrics, probes, and the processes of the control plane as servers of their own."""
+"""Metrics, probes, and the registration of the control plane's own processes as servers."""

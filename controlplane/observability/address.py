@@ -23,7 +23,10 @@ def is_loopback(host: str) -> bool:
 
 
 def build_own_client() -> AgentClient:
-    """Return a client that calls this process as workers do. Raise Unreachable while it listens on no TCP port."""
+    """Return a client that calls this process as workers do.
+
+    Raise Unreachable while the process listens on no TCP port.
+    """
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN:
             host, port = connection.laddr

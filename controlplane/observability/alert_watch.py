@@ -1,4 +1,4 @@
-"""Alert watch: executors send alerts, and a web process sends them when no executor is left."""
+"""Alert watch of web processes. Executors send alerts; if no executor is left, a web process sends them."""
 
 import threading
 
@@ -35,7 +35,7 @@ def watch_checks() -> None:
 
 
 def send_if_unattended() -> bool:
-    """Send alerts if no liveness check has completed for three intervals. Return True if that is so."""
+    """If no liveness check has completed for three intervals, send alerts and return True."""
     age, _ = clock_ages()
     if is_late := age is not None and is_check_late(age):
         alerts.run_alerts()

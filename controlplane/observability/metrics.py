@@ -1,4 +1,4 @@
-"""Metrics at `/metrics`, for Prometheus. All values come from the database, so every web process answers alike.
+"""Metrics at `/metrics`, for Prometheus. All values come from the database, so every web process returns the same.
 
 Counters are in the table of tallies, from which retention deletes nothing.
 """
@@ -88,7 +88,7 @@ class DatabaseCollector(Collector):
 
 
 def build_gauge(name: str, text: str, value: float | None) -> Metric:
-    """Return a gauge; without a sample if there is no value."""
+    """Return a gauge. If `value` is None, the gauge has no sample."""
     family = GaugeMetricFamily(f"controlplane_{name}", text)
     if value is not None:
         family.add_metric([], value)
@@ -158,8 +158,10 @@ def instance_gauges() -> Iterator[Metric]:
 
 
 def stored_bytes_gauge() -> Metric:
-    """Return the stored bytes of the tokens that use most. This limits the number of series, however many tokens
-    exist."""
+    """Return the stored bytes of the tokens that use most.
+
+    So the number of series is limited, however many tokens exist.
+    """
     family = GaugeMetricFamily(
         "controlplane_stored_bytes",
         f"Bytes of a token's jobs, for the {OWNERS_SHOWN} largest tokens; only with a STORED_BYTES_LIMIT.",
@@ -199,7 +201,7 @@ Counted = list[tuple[list[str], float]]
 
 
 def tally_histogram(name: str, labels: list[str], text: str, buckets: Counted, sums: Counted) -> Metric:
-    """Return a histogram. The labels of `buckets` end with the upper bound, those of `sums` do not."""
+    """Return a histogram. The labels of `buckets` end with the upper bound; the labels of `sums` do not."""
     histogram = HistogramMetricFamily(f"controlplane_{name}", text, labels=labels)
     totals = {tuple(values): number for values, number in sums} or ({} if labels else {(): 0.0})
     for values, total in sorted(totals.items()):

@@ -1,7 +1,7 @@
-"""Executors in the pool of another Celery application: its processes together are one server.
+"""Executors in the pool of another Celery application. The processes of the pool together are one server.
 
-They come and go, for example after `worker_max_tasks_per_child` tasks, and that is not a loss. The main process of the
-worker runs none of our tasks, but it reports the end of the server.
+Pool processes end and are replaced, for example after `worker_max_tasks_per_child` tasks. That is not a loss. The main
+process of the worker runs none of our tasks, but it reports the end of the server.
 """
 
 import atexit
@@ -39,7 +39,7 @@ def name_of(pid: int) -> str:
 
 @atexit.register
 def leave() -> None:
-    """Report the end of the executor. Pool processes never get here, because billiard ends them with `os._exit`."""
+    """Report the end of the executor. Pool processes never call this, because billiard ends them with `os._exit`."""
     if not _is_registered[0]:
         return
     try:

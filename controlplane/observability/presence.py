@@ -1,4 +1,4 @@
-"""Registration of a process of the control plane as a server while it lives.
+"""Register a process of the control plane as a server while it runs.
 
 Only the entry points of servers call `register_process` (web.py, celery.py). Commands, shells and tests are not
 servers. Import this module after Django is set up.
@@ -33,14 +33,14 @@ from liveness.states import ServerState, ServerType
 log = structlog.get_logger()
 
 LEAVE_WITHIN = 1.5  # seconds; an ending process does not wait longer for a database that does not answer
-LAST_BEAT_WITHIN = 0.5  # seconds; nor for its last heartbeat to itself
+LAST_BEAT_WITHIN = 0.5  # seconds; it does not wait longer for its last heartbeat to itself, either
 
 
 class PresenceThread(threading.Thread):
     """Thread that sends heartbeats. Its failures never affect the process.
 
-    A second thread sends the heartbeats. It may hang on a frozen connection, which no TCP timeout ends. Then another
-    thread takes over. There is no third one: if two hang, the database hangs.
+    A second thread sends the heartbeats. It may hang on a frozen connection that no TCP timeout ends. Then another
+    thread takes over. There is no third thread: if two hang, the database itself hangs.
     """
 
     def __init__(self, presence: Presence) -> None:
@@ -50,7 +50,7 @@ class PresenceThread(threading.Thread):
         self.failures = 0
         self.ending = threading.Event()
         self.beating: threading.Thread | None = None
-        self.began = math.inf  # begin of the running heartbeat, monotonic clock
+        self.began = math.inf  # start of the running heartbeat, on the monotonic clock
 
     def run(self) -> None:
         use_connection_of_its_own()
@@ -104,8 +104,8 @@ class PresenceThread(threading.Thread):
                     f"{self.presence.name} cannot heartbeat", error=first_error_line(error), exc_info=not foreseen
                 )
             with suppress(Exception):
-                connection.close()  # it may be the cause
-            # Like an agent: the next try starts within the window, however long this one took.
+                connection.close()  # close the connection, because it may be the cause
+            # As in an agent, the next try starts within the window, however long this try took.
             window = heartbeat_retry_window(conf().timeout, conf().heartbeat_interval)
             return full_jitter(self.failures, max(0.0, window - (time.monotonic() - began)))
         if self.failures:
@@ -143,8 +143,9 @@ def register_process(
 ) -> None:
     """Register this process as a server, once.
 
-    `itself` builds a client that calls this process, if it is called at all. `identity` has the `instance_id` and the
-    `pid` of the server that this process belongs to. Call it after the fork, because threads are not inherited.
+    `itself` returns a client that calls this process, if the process can be called. `identity` has the `instance_id`
+    and the `pid` of the server that this process belongs to. Call this function after the fork, because threads are not
+    inherited.
     """
     if (pulse := presence_threads.get(type)) is not None and pulse.is_alive():
         return

@@ -1,4 +1,7 @@
-"""Probes for load balancers, Kubernetes and monitoring: is this process alive, is it ready, is the instance healthy?"""
+"""Probes for load balancers, Kubernetes and monitoring.
+
+They show if this process is alive or ready, or the instance healthy.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -15,7 +18,7 @@ from liveness.selectors.clock import clock_ages, is_check_late
 
 @require_safe
 def livez(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while the process runs."""
+    """Return 200 while the process runs."""
     return JsonResponse({"status": "ok"})
 
 
@@ -23,15 +26,15 @@ def livez(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Return 200 if this process can work, otherwise 503 with the reasons.
 
-    The state of other processes does not count. A load balancer that removed all web processes because of it would
-    also stop the heartbeats.
+    The state of other processes does not count. Otherwise a load balancer might remove all web processes at once, and
+    so stop the heartbeats.
     """
     return build_probe_response(collect_problems(process_problems))
 
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Answer 200 if the whole instance works, otherwise 503 with the problems."""
+    """Return 200 if the whole instance works, otherwise 503 with the problems."""
     return build_probe_response(collect_problems(process_problems, instance_problems))
 
 

@@ -34,7 +34,7 @@ class RequestLog:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         bind_contextvars(request_id=str(uuid.uuid4()), ip=address_of(request))
-        # Building a line is slower than the check, and each heartbeat passes here.
+        # The check comes first, because building a line is slower, and each heartbeat passes here.
         is_verbose = lines.isEnabledFor(logging.INFO)
         if is_verbose:
             log.info("request_started", request=describe_request(request), user_agent=request.headers.get("User-Agent"))
@@ -63,7 +63,7 @@ def log_failure(request: HttpRequest | None = None, **_: Any) -> None:
 
 
 def log_stream(chunks: Iterable[bytes], context: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the chunks. The middleware has returned by then, so `context` is bound again for the log lines."""
+    """Yield the chunks. The middleware has already returned, so `context` is bound again for the log lines."""
     with bound_contextvars(**context):
         log.info("streaming_started")
         try:
@@ -81,8 +81,8 @@ def describe_request(request: HttpRequest) -> str:
 def bind_user(request: HttpRequest) -> None:
     """Add `user_id` to the context, None for an anonymous user.
 
-    Reading the user marks the session as accessed, and Django would add `Vary: Cookie` to the response. A log line
-    is no reason for that, so the mark is restored.
+    Reading the user marks the session as accessed, and Django would then add `Vary: Cookie` to the response. The
+    response does not depend on the user, so the mark is reset.
     """
     user = getattr(request, "user", None)
     if user is None:

@@ -1,9 +1,9 @@
-"""Wake-up of granian's main process after it was stopped and continued.
+"""Wake granian's main process after it was stopped and continued.
 
 A signal that arrives while a process is stopped goes to any of its threads. If that is not the main thread, Python runs
-the handler when the main thread next wakes. granian's main thread sleeps until something ends, so it would never act on
-a SIGTERM from that time. SIGHUP wakes it. If it got a SIGTERM, it ends. Otherwise it replaces its workers by new ones,
-without refusing a call.
+the handler when the main thread next wakes. But granian's main thread sleeps until a child ends, so it would never act
+on a SIGTERM that arrived while it was stopped. SIGHUP wakes it. If it got a SIGTERM, it ends. Otherwise it replaces its
+workers by new ones, without refusing a call.
 """
 
 import multiprocessing
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 LOOK_INTERVAL = 0.25
 """Seconds between two looks at the state of the parent process."""
 SETTLED_AFTER = 0.5
-"""Seconds that a continued parent has to act by itself."""
+"""Seconds that the parent has to act by itself after it was continued."""
 STOPPED = ("T", "t")
 
 
@@ -34,7 +34,7 @@ def watch_parent() -> None:
     former = signal.getsignal(signal.SIGCONT)
 
     def note_going_on(number: int, frame: object) -> None:
-        went_on.set()  # this process was stopped, and most likely its parent too
+        went_on.set()  # this process was stopped, so its parent probably was, too
         if callable(former):
             former(number, frame)  # type: ignore[arg-type]
 
