@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.missing import skip_without
 from tests.support.processes import ROOT, SHORT, eventually, fleet, freeze, thaw
 
 pytestmark = pytest.mark.acceptance
@@ -300,6 +301,46 @@ def test_a_killed_agent_with_claims_ahead_loses_only_what_ran(running, start):
         attempts = connection.execute(query, [ids]).fetchall()
     assert attempts.count(("RESUBMITTED", True)) == lost, "what had not begun was not interrupted"
     assert ("RELEASED", True) not in attempts
+
+
+def start_stranger(pid):
+    """Start a process that has nothing to do with the agent, with the process id of one that has ended."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    if not os.access(last, os.W_OK):
+        skip_without("process ids cannot be chosen")
+
+    def try_it():
+        last.write_text(str(pid - 1))
+        one = subprocess.Popen(["sleep", "600"])
+        if one.pid == pid:
+            return one
+        one.kill()
+        one.wait()
+        return None
+
+    return eventually(try_it, within=20, why=f"{pid} is free and the next process gets it")
+
+
+def test_a_process_that_got_the_id_of_a_dead_one_is_left_alone_and_hides_no_death(running, start):
+    victim = start("reused")
+    sentinel = sentinel_of(victim)
+    job = Job(running)
+    eventually(job.begun, why="the job runs")
+    attempt = job.attempt_id()
+    dead = [sentinel, victim.pid, *reapers_of(victim)]
+    for pid in dead:
+        os.kill(pid, signal.SIGKILL)
+    victim.wait(5)
+    strangers = [start_stranger(pid) for pid in dead]
+    try:
+        start("reuser")
+        recovered(job)
+        assert marked(attempt) == []
+        assert [stranger.poll() for stranger in strangers] == [None] * len(dead)
+    finally:
+        for stranger in strangers:
+            stranger.kill()
+            stranger.wait()
 
 
 def read_lines(path):
