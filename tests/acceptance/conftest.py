@@ -1,6 +1,6 @@
-"""The order of tests that mostly wait: the longer one may take, the sooner it begins, beside the others.
+"""Fixtures of acceptance tests, and their order. Tests that may take longest begin first, because they mostly wait.
 
-One that fails shows the logs of its processes.
+A failed test shows the logs of its processes.
 """
 
 from collections.abc import Generator, Iterator
@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def plane(request: pytest.FixtureRequest) -> Iterator[CeleryPlane]:
     """Start the stand-in control plane for Celery workers; the parameter is its timeout.
 
-    A module with a real one has a fixture of this name of its own.
+    A module that needs a real control plane has its own fixture of this name.
     """
     plane = CeleryPlane(getattr(request, "param", TIMEOUT))
     yield plane

@@ -42,7 +42,7 @@ def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
 
 
 def words(process: psutil.Process) -> list[str]:
-    """Return the command line of a process, or an empty one if it has just ended."""
+    """Return the command line of a process, or an empty list if it has just ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

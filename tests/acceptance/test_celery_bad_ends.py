@@ -1,4 +1,4 @@
-"""Tasks whose end would end their worker, or would not be reported. It counts for the task alone."""
+"""Tasks that would end their worker, or whose end would not be reported. The loss counts only for that task."""
 
 import pytest
 

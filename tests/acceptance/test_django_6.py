@@ -25,7 +25,7 @@ OF_THIS_RUN = ("DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
 
 
 def pins(lock: str) -> str:
-    """Return the locked packages without Django, hashes and extras: Django has no hash, and a constraint no extras."""
+    """Return the locked packages as pip constraints: without Django, hashes and extras."""
     names = re.findall(r"^(?!django==)[a-z].*?(?= \\$)", (ROOT / lock).read_text(), re.MULTILINE)
     return "\n".join(re.sub(r"\[.*\]", "", name) for name in names)
 

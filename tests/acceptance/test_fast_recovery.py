@@ -98,7 +98,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def tag(running):
-    """Give each test a tag of its own, so that no job of another test comes to its agents."""
+    """Give each test its own tag, so that its agents get no jobs of other tests."""
     running.tag = f"fast-{uuid4().hex[:8]}"
 
 
@@ -413,7 +413,7 @@ def test_an_agent_that_ends_by_itself_leaves_no_file_and_no_sentinel(running, st
 
 
 def start_program(running, name, code, *arguments):
-    """Start a program of one's own, which is a server of this name."""
+    """Start a user's program that is a server with this name."""
     server = {"CONTROLPLANE_URL": running.url, "CONTROLPLANE_TOKEN": running.token("worker")}
     program = running.folder / f"{name.replace('-', '_')}.py"
     program.write_text(code)

@@ -1,4 +1,4 @@
-"""Never do two attempts of a job overlap, whatever is killed or stopped, in random sequences with default settings.
+"""Random sequences of kills and stops with default settings: two attempts of a job never overlap.
 
 The code of the jobs itself writes how long it lives. A failed sequence runs again with its number as the parameter.
 """
@@ -154,7 +154,7 @@ class Machine:
         self.agents[name].kill()
 
     def kill_all_agents(self, name):
-        """Leave nothing that could report a death, like a power cut of all agents."""
+        """Kill all agents with everything that could report their death, as in a power cut."""
         for other in self.living():
             self.kill_all_in_any_order(other)
 

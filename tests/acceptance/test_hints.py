@@ -53,7 +53,10 @@ def test_a_job_goes_to_the_idle_worker_and_not_to_a_busier_one(tmp_path):
         token = one.token("client")
 
         def waiter_since(worker: str, job: dict[str, object], state: str) -> None:
-            """Wait for the job. Its worker then waits for work again, behind all earlier waits."""
+            """Wait for the end of the job.
+
+            After it, its worker waits for work again, behind all workers that already wait.
+            """
             made = one.call("POST", f"{url}/api/v1/jobs", token, {**job, "tags": [worker]})["id"]
             eventually(
                 lambda: one.call("GET", f"{url}/api/v1/jobs/{made}", token)["state"] == state, why=f"it is {state}"

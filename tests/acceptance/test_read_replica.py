@@ -1,4 +1,4 @@
-"""Pages that read a real standby: what is past, and the primary where the standby is behind, away or in the way."""
+"""Pages that read ended work from a real standby, and the primary if the standby is behind or cannot be read."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Strangers and slow clients on real sockets: they stop no probe, no sign-in, no worker, and they eat no memory."""
+"""Strangers and slow clients on real sockets. They stop no probe, no sign-in and no worker, and use up no memory."""
 
 import json
 import re

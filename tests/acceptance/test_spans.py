@@ -1,4 +1,4 @@
-"""Spans of real agents: of a killed one its claim was sent, and the attempt that takes its place links to it."""
+"""Spans of real agents. A killed agent has sent the span of its claim, and the next attempt links to that span."""
 
 import json
 import signal

@@ -85,7 +85,7 @@ class Standalone:
         return match
 
     def processes(self) -> list[psutil.Process]:
-        """Return all processes that were ever started, and those of the database, which have no parent here."""
+        """Return all processes that were ever started, including those of the database, which have no parent here."""
         descendants = psutil.Process(self.process.pid).children(recursive=True)
         if server := postgres.PostgresServer(self.data_dir).pid():
             descendants += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]

@@ -1,4 +1,4 @@
-"""The wheel in environments of its own: a control plane in any folder, and an agent without Django."""
+"""The wheel in separate environments: a control plane in any folder, and an agent without Django."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Work of one client, the same for us and for others: `python -m tests.bench.peer_work PARTY WORK …`.
+"""Work of one client, the same for our code and for the other systems: `python -m tests.bench.peer_work PARTY WORK …`.
 
 The program prints `ready`, waits for a line, does the work, and prints its CPU seconds. It calls our services without
 HTTP, and the others as their documentation shows.

@@ -1,4 +1,4 @@
-"""Drop of a day of heartbeats, and what heartbeats and claims wait for it.
+"""Drop a day of heartbeats, and measure how long heartbeats and claims wait for it.
 
 BENCH_HEARTBEATS is the number of heartbeats of that day.
 """
@@ -53,7 +53,7 @@ def retention(data_dir: Path, step: Step) -> list[Row]:
     with web.control_plane(data_dir) as port, ThreadPoolExecutor(1) as pool:
 
         def longest_waits(what: Callable[[], float]) -> tuple[float, float, float]:
-            """Return the result of a call, and the longest response times of heartbeats and claims meanwhile in ms."""
+            """Return the result of a call, and the longest response times of heartbeats and claims during it, in ms."""
             doing = pool.submit(elsewhere, what)
             beats: list[float] = []
             claimed: list[float] = []

@@ -1,4 +1,4 @@
-"""Measured figures, and how they are measured: alternating with a reference, as the median of several rounds."""
+"""Measure figures. Measurement and reference alternate, and the figure is the median of several rounds."""
 
 import math
 import os

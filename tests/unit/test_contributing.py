@@ -1,4 +1,4 @@
-"""The guide for contributors and its tools name what exists."""
+"""The guide for contributors and its tools name only things that exist."""
 
 import re
 import subprocess

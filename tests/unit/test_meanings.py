@@ -1,4 +1,4 @@
-"""Every word of the tables of states has its line, and so has each group of states."""
+"""Every state in the tables has a line that explains it, and so has each group of states."""
 
 import ast
 import inspect

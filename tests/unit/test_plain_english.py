@@ -1,6 +1,7 @@
-"""Plain English in code and documents. The rules find symptoms; a reviewer still decides what is easy to read.
+"""Plain English in code and documents.
 
-CONTRIBUTING.md explains the style. Add an exception below only with its reason.
+These rules find only symptoms; a reviewer decides whether a text is easy to read. CONTRIBUTING.md explains the style.
+Add an exception below only with its reason.
 """
 
 import ast

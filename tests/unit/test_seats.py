@@ -21,7 +21,7 @@ def claim(server):
 
 
 class Hall:
-    """Calls that ask for a seat. `seated` are those that have one, in the order in which they got it."""
+    """Calls that ask for a seat. `seated` lists the calls that have a seat, in the order in which they got it."""
 
     def __init__(self, number):
         self.seats, self.seated, self.tasks = Seats(number), [], []

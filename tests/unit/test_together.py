@@ -1,4 +1,4 @@
-"""Calls that share a statement: each gets its own answer, and waits at most for the statement before."""
+"""Calls that share a statement: each gets its own answer, and waits for one earlier statement at most."""
 
 import asyncio
 import threading

@@ -23,7 +23,7 @@ async def never():
 
 
 class Asked:
-    """Sequence of answers, the last one repeated. It records which questions were repeated ones."""
+    """Sequence of answers; the last one is repeated. It records which checks were repeated checks."""
 
     def __init__(self, *answers):
         self.answers, self.again = list(answers), []

@@ -1,4 +1,4 @@
-"""Batches over the API: one call begins one, the server works on its items, others read and stop it."""
+"""Batches over the API: one call begins a batch, the server processes its items, other calls read and stop it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A key is replaced while servers and people go on: what earlier keys signed is accepted and renewed."""
+"""A key is replaced while servers and people continue. Signatures of earlier keys are accepted and renewed."""
 
 import pytest
 from django.contrib.auth.models import User

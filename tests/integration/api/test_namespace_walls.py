@@ -87,7 +87,7 @@ def test_events_without_a_namespace_are_for_who_sees_the_whole_control_plane(of,
 
 @pytest.fixture
 def batch(of):  # noqa: F811
-    """Begins a batch that cancels jobs of these namespaces, and is not done at once."""
+    """Begin a batch that cancels jobs of these namespaces and does not end at once."""
 
     def begin(caller, *namespaces):
         clients = [of(namespace, "client") for namespace in namespaces]
@@ -99,7 +99,7 @@ def batch(of):  # noqa: F811
 
 @pytest.fixture
 def person(db):
-    """Signs in an operator who has these permissions beside."""
+    """Sign in an operator who also has these permissions."""
 
     def sign_in(*names):
         caller = Caller(None)

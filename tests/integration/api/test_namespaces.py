@@ -1,4 +1,4 @@
-"""A namespace: what is submitted in one is for its workers alone, and who has a token of it sees nothing else."""
+"""Namespaces: only workers of its namespace run a job, and a token sees only its namespace."""
 
 import uuid
 

@@ -1,4 +1,7 @@
-"""Secrets in what is submitted: named, they are the worker's; marked, or named like one, they are not shown."""
+"""Secrets in submissions. Named secrets come from the worker.
+
+Marked values, and values with a secret's name, are masked.
+"""
 
 import json
 

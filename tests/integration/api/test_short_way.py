@@ -1,4 +1,4 @@
-"""The shortcut for plain heartbeats gives the same response as the normal path, and leaves all others to it."""
+"""The shortcut for plain heartbeats gives the same responses as the normal path, and leaves other heartbeats to it."""
 
 import asyncio
 import json

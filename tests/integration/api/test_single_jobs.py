@@ -1,4 +1,4 @@
-"""The shortcut for single jobs gives the same response as the normal path, and leaves all others to it."""
+"""The shortcut for single jobs gives the same responses as the normal path, and leaves other calls to it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A cluster as a scope: of `GET /instance`, of its history, of the first page, of trends and of the activity.
+"""A cluster as a scope of `GET /instance`, its history, the overview, trends and the activity.
 
 Jobs count for a cluster by the server that has them, and while they wait by the workers that could take them.
 """

@@ -56,7 +56,7 @@ def events(*servers, actor="liveness", **fields):
 
 
 def happened(shown_pages):
-    """Return the events on the activity pages and their number, by server."""
+    """Return the events on each activity page, by the names of their servers."""
     return [re.findall(r"cordon_server (\S+)", text) for _, text in shown_pages]
 
 

@@ -1,4 +1,4 @@
-"""Overview: each concern leads to what can be done, the fleet has a cell for each server, and a new instance is led."""
+"""Overview: each concern links to an action, the fleet has a cell per server, and a new instance has first steps."""
 
 import re
 

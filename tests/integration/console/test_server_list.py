@@ -7,7 +7,7 @@ from liveness.models import Server
 
 @pytest.fixture
 def listed(api, worker):
-    """Names of the servers that `GET /servers` answers with."""
+    """Return the names of the servers in the response of `GET /servers`."""
     worker(name="alpha", cluster="east", hostname="box-1", tags=["gpu"])
     worker(name="beta", cluster="west", hostname="box-2").beat(state="TERMINATING")
     worker(name="gamma", cluster="west", tags=["gpu", "python"])

@@ -1,4 +1,4 @@
-"""Every file that a page names is served, though nobody has collected any, and has a new address when it changes."""
+"""Every file that a page names is served without `collectstatic`, and gets a new address when it changes."""
 
 import re
 

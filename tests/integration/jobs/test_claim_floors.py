@@ -1,4 +1,4 @@
-"""Claims begin where waiting jobs begin, so they read no dead index entries. Nothing is passed over for long."""
+"""Claims begin where waiting jobs begin, so they read no dead index entries. No job is skipped for long."""
 
 import random
 from types import SimpleNamespace
@@ -55,7 +55,7 @@ def put_back(job):
 
 
 def drained(one, claims, limit=50):
-    """Claim so often, and return the index entries that each claim read."""
+    """Make this number of claims, and return the number of index entries that each claim read."""
     read = []
     for _ in range(claims):
         before = entries_read()

@@ -1,7 +1,7 @@
 """Every way in which a worker ends, under each restart strategy: when its attempts and its server change.
 
-Timeout 45 s, grace period 100 s, a check every 10 s. A row: the check (1 is the next one) that ends the attempt, and
-the one that finds the server NOT_RUNNING; INACTIVE follows in the check after it.
+The timeout is 45 s, the grace period 100 s, and a check runs every 10 s. A row has the number of the check that ends
+the attempt, and of the check that finds the server NOT_RUNNING. 1 is the next check. INACTIVE follows one check later.
 """
 
 import itertools

@@ -259,7 +259,10 @@ def test_a_job_shows_that_it_waits_for_the_end_of_its_last_attempt(taken, submit
 
 
 class Agent:
-    """Model of an agent with its own fence, by the clock of the test: it obeys, and it stops its code at the fence."""
+    """Model of an agent with its own fence, by the clock of the test.
+
+    It follows instructions, and stops its code at the fence.
+    """
 
     def __init__(self, one, attempt):
         self.one, self.attempt, self.now = one, attempt, 0.0

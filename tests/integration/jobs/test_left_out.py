@@ -1,4 +1,4 @@
-"""A row that cannot be written delays only itself, and is named in the log, in a metric and on the pages."""
+"""A row that cannot be written delays no other row. It is named in the log, in a metric and on the pages."""
 
 import uuid
 

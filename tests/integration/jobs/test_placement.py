@@ -1,4 +1,4 @@
-"""Placement: which servers may take a waiting job, and what rules out the others."""
+"""Placement: the servers that may take a waiting job, and the filters that exclude the others."""
 
 import itertools
 import re

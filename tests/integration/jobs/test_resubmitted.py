@@ -1,4 +1,4 @@
-"""An ended job is submitted again once, unless that is forced; the old and the new job link to each other."""
+"""An ended job can be submitted again only once, unless that is forced. The old and the new job link to each other."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The recovery sweep ends what a lost server does not explain. Ages are in observed time."""
+"""The recovery sweep ends attempts that are stuck for other reasons than a lost server. Ages are in observed time."""
 
 from datetime import timedelta
 

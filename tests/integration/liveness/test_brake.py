@@ -1,4 +1,4 @@
-"""The brake: when many of one type fall silent at once, it is more likely us than them."""
+"""The brake: if many servers of one type fall silent at once, the cause is probably not the servers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The brake of one cluster: its network has failed, and the fleet as a whole is well."""
+"""The brake of one cluster: its network has failed, but the rest of the fleet is well."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.integration.liveness.test_brake import disconnected
 
 @pytest.fixture
 def fleets(worker):
-    """Workers by cluster: as many as are asked for of each."""
+    """Return a function that starts a number of workers in each cluster."""
 
     def build(**counts):
         return {

@@ -1,4 +1,4 @@
-"""A cordon, or a drain, that ends by itself: nobody has to remember it."""
+"""A cordon or a drain that ends by itself."""
 
 import pytest
 from django.core.management import call_command

@@ -1,4 +1,4 @@
-"""The brake of a namespace: its own silent servers hold its own, and nobody else's."""
+"""The brake of a namespace: silent servers hold only servers of their own namespace."""
 
 import pytest
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def fleets(worker_of):  # noqa: F811
-    """Workers by namespace: as many as are asked for of each."""
+    """Return a function that starts a number of workers in each namespace."""
 
     def build(cluster="default", type="WORKER", **counts):
         made = {

@@ -1,4 +1,7 @@
-"""The oldest snapshot that keeps dead rows: a metric, a concern with its session, and an alert. Never a query."""
+"""The oldest snapshot that keeps dead rows: a metric, a concern that names its session, and an alert.
+
+None shows its query.
+"""
 
 import json
 import re

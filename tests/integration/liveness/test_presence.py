@@ -1,4 +1,4 @@
-"""Processes of the control plane as servers: they beat through the service layer, and nothing silences them."""
+"""Processes of the control plane as servers. They send heartbeats through the service layer, whatever fails."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Situations that went wrong once."""
+"""Situations that have failed in the past."""
 
 import threading
 import uuid

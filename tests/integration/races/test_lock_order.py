@@ -1,7 +1,8 @@
-"""Lock order: servers, roots of executions, jobs, attempts, each by id. Every pair of transactions is stepped.
+"""Lock order: servers, roots of executions, jobs, attempts, each by id.
 
-The first transaction stops before the first, second or third row that it writes, with all its locks. The second runs
-until it is done or waits. Then the first continues. PostgreSQL must never find a deadlock.
+Every pair of transactions is tested step by step. The first transaction stops before the first, second or third row
+that it writes, with all its locks. The second runs until it is done or waits. Then the first continues. PostgreSQL must
+never find a deadlock.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A database belongs to one signing key: a control plane with another key does not work on it."""
+"""A database belongs to one signing key. A control plane with another key refuses to use it."""
 
 import os
 import subprocess

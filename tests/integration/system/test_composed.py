@@ -1,4 +1,4 @@
-"""Queries that are put together once, with places for what is known only when they are asked."""
+"""Queries that are compiled once, with placeholders for values that are known only when they run."""
 
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4

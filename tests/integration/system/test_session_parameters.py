@@ -1,4 +1,7 @@
-"""Session parameters: set as our statements need them, whatever the database has; `check` reports missing ones."""
+"""Session parameters are set as our statements need them, whatever the database's defaults are.
+
+`check` reports missing ones.
+"""
 
 import os
 import re

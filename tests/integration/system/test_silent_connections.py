@@ -1,4 +1,4 @@
-"""Connections that go silent without an end cost seconds: to the database and to the broker."""
+"""Connections to the database or the broker that go silent without being closed cost only seconds."""
 
 import os
 import signal

@@ -80,7 +80,7 @@ def read_until(process, *expected):
 
 
 def said(lines):
-    """Lines without the time."""
+    """Return the lines without their times."""
     return [line.partition(" ")[2].rstrip() for line in lines]
 
 
