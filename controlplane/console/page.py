@@ -151,7 +151,7 @@ def require_reader(
 
 
 HOME = ("Instance", "instance:overview")
-"""First entry of every breadcrumb trail."""
+"""First entry of every breadcrumb trail: label and name of the page. Entries of one object also have its id."""
 
 
 def show_not_found(request: HttpRequest, what: str, plural: str = "") -> HttpResponse:

@@ -64,7 +64,13 @@ def test_a_match_is_marked_inside_colours_and_links():
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [("ERROR: no file", True), ("Traceback (most recent call last):", True), ("no errors", False), ("terror", False)],
+    [
+        ("ERROR: no file", True),
+        (f"{RED}ERROR{END}: no file", True),
+        ("Traceback (most recent call last):", True),
+        ("no errors", False),
+        ("terror", False),
+    ],
 )
 def test_the_level_of_a_line_is_read_from_its_beginning(line, expected):
     assert is_error(line) is expected

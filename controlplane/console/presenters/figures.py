@@ -61,7 +61,7 @@ def present_job_figures(figures: dict[str, Any], history: History, now: datetime
         ),
         build_figure(
             "Failed, last 5 min", format_number(lately),
-            f"{before or 'none'} in the hour before", jobs(state="FAILED", within="15m"),
+            f"{before or 'none'} the hour before", jobs(state="FAILED", within="15m"),
             [point.ended["failed"] / minutes for point in whole], "bad", "failed jobs per minute over time",
             is_worrying=bool(lately),
         ),

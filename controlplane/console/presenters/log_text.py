@@ -77,4 +77,4 @@ def name_classes(style: Style) -> Iterator[str]:
 
 def is_error(line: str) -> bool:
     """Return True if the beginning of a line reports that something failed."""
-    return bool(ERROR.search(line[:LEVEL_WITHIN]))
+    return bool(ERROR.search(Text.from_ansi(line[:LEVEL_WITHIN]).plain))

@@ -62,7 +62,7 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
         return render(request, "admin/instance/_log_more.html", shown)
     shown |= {
         "title": f"Logs of {name_job(row)}",
-        "trail": [HOME, ("Jobs", "instance:jobs")],
+        "trail": [HOME, ("Jobs", "instance:jobs"), (short_id(job), "instance:job", job)],
         "job": row,
         "short_id": short_id(job),
         "filter": chosen,
