@@ -202,6 +202,19 @@ class BatchItem(TypedDict):
     at: str | None
 
 
+class Queue(TypedDict):
+    """Jobs with the same namespace and required tags, and the number of workers that can take them."""
+
+    namespace: str
+    tags: list[str]
+    waiting: int
+    parked: int
+    scheduled: int
+    running: int
+    oldest_at: str | None
+    workers: int
+
+
 class Server(TypedDict):
     id: str
     type: str

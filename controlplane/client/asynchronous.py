@@ -121,6 +121,7 @@ class AsyncClient:
     server = in_thread(Client.server)
     server_events = iterated(Client.server_events)
     events = iterated(Client.events)
+    queues = iterated(Client.queues)
     cordon = in_thread(Client.cordon)
     uncordon = in_thread(Client.uncordon)
     drain = in_thread(Client.drain)

@@ -41,6 +41,10 @@ def list_triggers(client: Client, given: Namespace, out: Output) -> int:
     return _list(client.triggers, given, out, views.TRIGGERS)
 
 
+def list_queues(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.queues, given, out, views.QUEUES, "tag")
+
+
 def list_batches(client: Client, given: Namespace, out: Output) -> int:
     page = min(given.limit or LARGEST_PAGE, LARGEST_PAGE)
     found = client.batches(state=given.state, operation=given.operation, page=page)

@@ -83,6 +83,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     add("server", metavar="SERVER", nargs="?", help="only events of this server (default: events of everything)")
     add("-f", "--follow", action="store_true", help="continue with new events until interrupted")
     add("--after", type=whole, default=0, metavar="ID", help="only events with a higher id")
+    listing("queues", commands.list_queues, "waiting and running jobs by namespace and required tags", "tag")
     _add_batches(command)
     add = command("instance", commands.show_instance, "the state of the whole control plane")
     add("--cluster", help="only this cluster")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from controlplane.client.answers import Server
+from controlplane.client.answers import Queue, Server
 from controlplane.client.executions import ExecutionCalls
 from controlplane.client.requests import Reference, id_of
 from controlplane.client.session import Polls, Refused
@@ -50,6 +50,12 @@ class ServerCalls(ExecutionCalls):
                 return
             polls.progress = bool(items)
             after = items[-1]["id"] if items else after
+
+    def queues(
+        self, *, namespace: str | None = None, tag: str | None = None, page: int | None = None
+    ) -> Iterator[Queue]:
+        """Yield queues by namespace and tags, fetched in pages of `page`."""
+        return self.items("/queues", {"namespace": namespace, "tag": tag, "limit": page})
 
     def cordon(self, server: Reference, note: str, *, duration_seconds: float | None = None) -> Server:
         """Give a server no new work, for `duration_seconds` or until `uncordon`. Its jobs continue."""

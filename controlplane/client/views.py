@@ -43,6 +43,16 @@ TRIGGERS = {
     "next": lambda trigger: time_text(trigger["next_slot_at"]),
     "last": lambda trigger: trigger["slots"][0]["outcome"] if trigger["slots"] else "",
 }
+QUEUES = {
+    "namespace": lambda queue: queue["namespace"],
+    "tags": lambda queue: " ".join(queue["tags"]),
+    "waiting": lambda queue: queue["waiting"],
+    "parked": lambda queue: queue["parked"],
+    "scheduled": lambda queue: queue["scheduled"],
+    "running": lambda queue: queue["running"],
+    "oldest": lambda queue: time_text(queue["oldest_at"]),
+    "workers": lambda queue: queue["workers"],
+}
 BATCHES = {
     "id": lambda batch: batch["id"],
     "operation": lambda batch: batch["operation"],

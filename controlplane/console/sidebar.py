@@ -71,6 +71,7 @@ ENTRIES = (
              is_grave=True),
     NavEntry("jobs", "Jobs", "M3 4h10M3 8h10M3 12h6", shows="job", key="j", below=("job", "log", "errors", "batches"),
              counts={"waiting": "waiting", "claimed": "claimed", "running": "running"}),
+    NavEntry("queues", "Queues", "M2 3h12v3H2zM2 8h8v2H2zM2 12h5v2H2z", shows="job", key="u"),
     NavEntry("executions", "Executions", "M2 4a2 2 0 104 0 2 2 0 10-4 0M10 8a2 2 0 104 0 2 2 0 10-4 0"
              "M2 12a2 2 0 104 0 2 2 0 10-4 0M6 4.6l4 2.6M6 11.4l4-2.6",
              shows="execution", key="e", below=("execution",), counts={"executions": "running"}),

@@ -22,6 +22,7 @@ from rest_framework.request import Request
 
 from controlplane.core.calls import extend_schema
 from jobs.selectors import instance
+from jobs.selectors.queues import QUEUES_NAMED, largest_queues
 from jobs.selectors.stored import OWNERS_SHOWN, owners_by_stored_bytes
 from jobs.states import QUARANTINED, JobState
 from liveness.api.access import RoleCall
@@ -82,6 +83,7 @@ class DatabaseCollector(Collector):
         yield server_gauge()
         yield heartbeat_age_histogram()
         yield from instance_gauges()
+        yield queue_gauge()
         yield stored_bytes_gauge()
         yield default_partition_gauge()
         yield from tally_metrics()
@@ -155,6 +157,19 @@ def instance_gauges() -> Iterator[Metric]:
     for type in ServerType:
         brakes.add_metric([type], int(type in engaged))
     yield brakes
+
+
+def queue_gauge() -> Metric:
+    """Return the jobs of the queues with most jobs. This limits the number of series, however many tags exist."""
+    family = GaugeMetricFamily(
+        "controlplane_queue_jobs",
+        f"Jobs by namespace and required tags, for the {QUEUES_NAMED} largest queues; the others together as `other`.",
+        labels=["namespace", "tags", "state"],
+    )
+    for row in largest_queues():
+        for state, jobs in (("waiting", row.waiting), ("parked", row.parked), ("running", row.running)):
+            family.add_metric([row.namespace, row.tags, state], jobs)
+    return family
 
 
 def stored_bytes_gauge() -> Metric:

@@ -1,6 +1,19 @@
 from django.urls import path
 
-from jobs.api import batches, executions, hints, history, instance, logs, recovery, servers, triggers, views, waiting
+from jobs.api import (
+    batches,
+    executions,
+    hints,
+    history,
+    instance,
+    logs,
+    queues,
+    recovery,
+    servers,
+    triggers,
+    views,
+    waiting,
+)
 
 urlpatterns = [
     path("servers", servers.ServersView.as_view()),
@@ -32,6 +45,7 @@ urlpatterns = [
     path("executions/<uuid:execution>/rerun", executions.RerunExecutionView.as_view()),
     path("executions/<uuid:execution>/restart", executions.RestartExecutionView.as_view()),
     path("executions/<uuid:execution>/steps/_server/logs", executions.ServerLogsView.as_view()),
+    path("queues", queues.QueuesView.as_view()),
     path("batches", batches.BatchesView.as_view()),
     path("batches/<uuid:batch>", batches.BatchView.as_view()),
     path("batches/<uuid:batch>/stop", batches.StopBatchView.as_view()),

@@ -18,6 +18,7 @@ from jobs.sql.rows import (
     interventions,
     liveness_check,
     propagation,
+    queues,
     rejected_reports,
     reporting,
     retention,
@@ -118,6 +119,8 @@ class JobsStatements(Statements):
     lock_roots: Statement[IdRow]
     find_freed_executions: Statement[IdRow]
     propagate_ends: Statement[propagation.PropagatedEnd]
+    list_queues: Statement[queues.Queue]
+    list_largest_queues: Statement[queues.LargestQueue]
     recover_attempts: Statement[heartbeats.EndedAttempts]
     lock_jobs_of_superseded_reports: Statement[IdRow]
     store_superseded_reports: Statement[rejected_reports.StoreSupersededReportsRow]

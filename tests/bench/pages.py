@@ -19,7 +19,7 @@ REQUESTS = 60
 REFERENCE = "/admin/password_change/"
 """Page of Django's admin without our data: session, user, and a form in the same frame."""
 PAGES = ["", "servers/", "servers/{server}/", "jobs/", "jobs/{job}/", "executions/", "triggers/", "activity/",
-         "quarantine/", "recovery/", "alerts/", "jobs/{job}/log/", "trends/", "?window=7d"]  # fmt: skip
+         "quarantine/", "recovery/", "alerts/", "jobs/{job}/log/", "trends/", "queues/", "?window=7d"]  # fmt: skip
 
 
 def pages(data_dir: Path, step: Step) -> list[Row]:

@@ -5,11 +5,11 @@ from django.forms.renderers import DjangoTemplates
 from django.http import QueryDict
 from django.test.html import parse_html
 
-from controlplane.console.selectors.filters import activity, executions, jobs, servers
+from controlplane.console.selectors.filters import activity, executions, jobs, queues, servers
 
 FILTERS = [
     jobs.JobListFilter, jobs.LogPageFilter, servers.ServerListFilter, servers.ScopeFilter,
-    executions.ExecutionListFilter, activity.ActivityFilter,
+    executions.ExecutionListFilter, queues.QueueListFilter, activity.ActivityFilter,
 ]  # fmt: skip
 CHOSEN = [
     "",

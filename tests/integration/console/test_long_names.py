@@ -52,7 +52,7 @@ def pages(reader, api, worker, submit, begin, clock):
     operator.post(f"/servers/{one.id}/cordon", {"note": "n" * 190})
     check_liveness()
     paths = ("", "servers/", f"servers/{one.id}/", "jobs/", f"jobs/{held['job']['id']}/", "executions/", "triggers/",
-             "activity/", "errors/", "quarantine/", "trends/")  # fmt: skip
+             "activity/", "errors/", "quarantine/", "queues/", "trends/")  # fmt: skip
     return {path: reader.get(f"/admin/instance/{path}", follow=True).content.decode() for path in paths}
 
 

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.django_db
 PAGES = ["", "servers/{server}/", "jobs/", "jobs/?state=EXPIRED", "jobs/{job}/", "?cluster=north",
          "trends/?cluster=north", "maintenance/?cluster=north", "brake/?cluster=north"]  # fmt: skip
 OTHERS = ["jobs/{waiting}/", "servers/", "jobs/errors/", "batches/", "recovery/", "alerts/", "trends/", "maintenance/",
-          "brake/", "servers/?cluster=north", "jobs/{job}/log/", "activity/?cluster=north&who=x"]  # fmt: skip
+          "queues/", "brake/", "servers/?cluster=north", "jobs/{job}/log/",
+          "activity/?cluster=north&who=x"]  # fmt: skip
 CALLS = ["jobs?limit=500", "jobs?state=EXPIRED", "jobs?state=RUNNING&limit=500", "jobs?key=seed-10", "jobs?key=none",
          "jobs?kind=TRIGGER", "jobs/{job}", "servers?limit=500", "servers/{server}",
          "instance?cluster=north", "instance/history?cluster=north"]  # fmt: skip

@@ -20,6 +20,7 @@ LABEL = re.compile(r'(\w+)\s*(=~|!=|=)\s*"([^"]*)"')
 OF_PROMETHEUS = {"job", "instance"}
 VALUES = {
     ("controlplane_jobs", "state"): set(JobState),
+    ("controlplane_queue_jobs", "state"): {"waiting", "parked", "running"},
     ("controlplane_servers", "state"): set(ServerState),
     ("controlplane_servers", "type"): set(ServerType),
     ("controlplane_brake_engaged", "type"): set(ServerType),

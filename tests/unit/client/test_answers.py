@@ -9,6 +9,7 @@ import pytest
 from controlplane.client import answers, requests
 from jobs import states
 from jobs.api.logs import LogItem
+from jobs.api.queues import QueueAnswer
 from jobs.api.serializers import batches, executions, jobs, triggers
 from liveness.api.serializers.servers import ServerDetail
 from tests.support.standin import ROOT
@@ -27,6 +28,7 @@ from tests.support.standin import ROOT
         (answers.Step, executions.StepAnswer),
         (answers.Server, ServerDetail),
         (answers.Trigger, triggers.TriggerAnswer),
+        (answers.Queue, QueueAnswer),
         (answers.Batch, batches.BatchSummary),
         (answers.BatchDetails, batches.BatchAnswer),
         (answers.BatchItem, batches.ItemAnswer),

@@ -468,3 +468,11 @@ def test_batches_are_listed_and_stopped(plane, run):
     assert (code, plane.calls[0].query) == (0, {"state": ["RUNNING"], "limit": ["50"]})
     assert out.splitlines()[1].split()[:2] == [ID, "cancel_job"]
     assert run("stop-batch", ID)[:2] == (0, f"{ID} STOPPED\n")
+
+
+def test_queues_are_listed_with_their_jobs_and_workers(plane, run):
+    queue = {"namespace": "default", "tags": ["gpu", "script"], "waiting": 3, "parked": 0, "scheduled": 1, "running": 2,
+             "oldest_at": None, "workers": 4}  # fmt: skip
+    plane.answers["GET", "/queues"] = [listed(queue)]
+    code, out, _ = run("queues", "--tag", "gpu")
+    assert code == 0 and "gpu script" in out

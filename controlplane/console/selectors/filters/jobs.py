@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.db.models import BooleanField, OuterRef, QuerySet, Subquery, Value
+from django.db.models import BooleanField, F, Func, OuterRef, QuerySet, Subquery, TextField, Value
 
 from controlplane.console.selectors.failures import MESSAGE_PATTERN
 from controlplane.console.selectors.filters.base import ORDERS, Filter, SearchFilter, choices_of
@@ -15,6 +15,8 @@ from jobs.models import Attempt
 from jobs.selectors.job_search import jobs_with_text
 from jobs.selectors.jobs import IS_RESUBMITTED, flagged_job_ids
 from jobs.states import Flag, JobKind, JobState
+
+JOINED_TAGS = Func(F("required_tags"), Value(","), function="array_to_string", output_field=TextField())
 
 
 class JobListFilter(SearchFilter):
@@ -27,6 +29,8 @@ class JobListFilter(SearchFilter):
     code = forms.CharField(required=False, max_length=200, label="Error code")
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
     """Error message with # for each number, as in the groups of errors."""
+    queue = forms.CharField(required=False, max_length=2000, widget=forms.HiddenInput)
+    """All required tags of a job, joined by commas."""
     flag = forms.ChoiceField(required=False, choices=choices_of(Flag), label="Stuck")
     open = forms.BooleanField(required=False, label="Not yet resubmitted")
     sort = forms.ChoiceField(required=False, choices=[("", "newest"), *ORDERS.items()])
@@ -57,6 +61,8 @@ class JobListFilter(SearchFilter):
                 rows = rows.filter(**{name: values[name]})
         if "tag" in values:
             rows = rows.filter(required_tags__contains=[values["tag"]])
+        if "queue" in values:
+            rows = rows.alias(queue=JOINED_TAGS).filter(queue=values["queue"])
         if "q" in values:
             rows = jobs_with_text(rows, values["q"])
         return rows

@@ -1,0 +1,57 @@
+-- step: queues -> queues
+-- Count the jobs of each queue: of each namespace and set of required tags. `waiting` jobs may start now, `scheduled` ones
+-- later, and `running` ones are held by a worker. Jobs with the empty tag are left out, because the control plane starts
+-- those itself. `tag` (null: any) is one of the tags of the queue.
+queues as (
+    select counted.namespace, counted.required_tags, sum(counted.waiting)::bigint as waiting, 0::bigint as parked,
+           sum(counted.scheduled)::bigint as scheduled, sum(counted.running)::bigint as running, min(counted.oldest_at) as oldest_at
+      from (select j.namespace, j.required_tags,
+                   count(*) filter (where j.available_at <= (select clock_timestamp())) as waiting,
+                   count(*) filter (where j.available_at > (select clock_timestamp())) as scheduled, 0 as running,
+                   min(j.available_at) filter (where j.available_at <= (select clock_timestamp())) as oldest_at
+              from jobs_workerjob j
+             where j.state = 'PENDING' and j.required_tags <> array[''] and {{is_in_namespaces(j)}}
+               and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
+             group by j.namespace, j.required_tags
+             union all
+            select j.namespace, j.required_tags, 0, 0, count(*), null
+              from jobs_workerjob j
+             where j.state in {{LIVE}} and j.required_tags <> array[''] and {{is_in_namespaces(j)}}
+               and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
+             group by j.namespace, j.required_tags) counted
+     group by counted.namespace, counted.required_tags
+)
+
+-- statement: list_queues
+-- List queues by namespace and tags, after the queue of `after_namespace` and `after_tags` (null: from the first). `workers`
+-- may get work and have the tags; a full one counts, because it will have room again.
+-- takes: namespaces text[], tag text, after_namespace text, after_tags text[], limit bigint, staleness_multiplier float8
+-- returns: namespace text, tags text[], waiting bigint, parked bigint, scheduled bigint, running bigint,
+--   oldest_at timestamptz|null, workers bigint
+-- row: Queue
+with {{queues}}
+select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.scheduled, q.running, q.oldest_at,
+       (select count(*) from liveness_server s
+         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and {{is_suited(s, q)}}) as workers
+  from (select * from queues
+         where %(after_namespace)s::text is null
+            or (namespace, required_tags) > (%(after_namespace)s::text, %(after_tags)s::text[])
+         order by namespace, required_tags
+         limit %(limit)s) q
+ order by q.namespace, q.required_tags
+
+-- statement: list_largest_queues
+-- List the `limit` queues with most jobs, largest first, and one row `other` for all the rest together.
+-- takes: namespaces text[], tag text, limit bigint
+-- returns: namespace text, tags text, waiting bigint, parked bigint, running bigint
+-- row: LargestQueue
+with {{queues}},
+ranked as (
+    select queues.*, row_number() over (order by waiting + parked + running desc, namespace, required_tags) <= %(limit)s as is_named
+      from queues
+)
+select namespace, array_to_string(required_tags, ',') as tags, waiting, parked, running
+  from ranked where is_named
+ union all
+select 'other', 'other', sum(waiting)::bigint, sum(parked)::bigint, sum(running)::bigint
+  from ranked where not is_named having count(*) > 0
