@@ -252,7 +252,9 @@ class Pool:
             try:
                 self._assign(self._start(member.environment), call)
             except OSError as error:
-                self._end_call(member, ChildExit(call.key, child.pid, 0, b"", b"", problem=str(error)), call)
+                self._end_call(
+                    member, ChildExit(call.key, child.pid, 0, b"", b"", problem=str(error), is_of_machine=True), call
+                )
         elif kind == b"E":
             why, _, member.result = rest.partition(b"\t")
             self._record_result(member, child, call, why.decode(errors="replace"))

@@ -31,10 +31,11 @@ class Surroundings:
         self._streams = sys.stdin, sys.stdout, sys.stderr
         self._counts: dict[str, int] = {}
         self._growths: dict[str, int] = {}
-        self._is_new, self._modules = True, 0
+        self._is_new, self._modules, self._memory_when_new = True, 0, 0
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self.note()
+        self._memory_when_new = 0  # until the function of the first attempt is imported
 
     def note(self) -> None:
         """Record the surroundings before an attempt. Call this after its function was imported."""
@@ -44,6 +45,8 @@ class Surroundings:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         if self._is_new or len(sys.modules) != self._modules:  # otherwise nothing has changed since `put_back`
             self._files, self._modules, self._is_new = list_files(), len(sys.modules), False
+        if not self._memory_when_new:
+            self._memory_when_new = resident_bytes(os.getpid())
 
     def put_back(self, *, has_failed: bool = False) -> str:
         """Put back what can be put back after an attempt. Return why the process must be replaced, or nothing.
@@ -122,10 +125,13 @@ class Surroundings:
     def _find_memory(self) -> str:
         if self._memory_limit is None:
             return ""
+        most, new = self._memory_limit, self._memory_when_new
+        if new >= most:
+            most = new * 5 // 4  # a new process would have as much
         size = resident_bytes(os.getpid())
-        if size <= self._memory_limit:
+        if size <= most:
             return ""
-        return f"it has {size / 2**20:.0f} MiB of memory; a pool process may keep {self._memory_limit / 2**20:.0f} MiB"
+        return f"it has {size / 2**20:.0f} MiB of memory; a pool process may keep {most / 2**20:.0f} MiB"
 
 
 def restore_environment(wanted: dict[bytes, bytes]) -> None:

@@ -326,6 +326,13 @@ def test_a_pool_process_may_keep_half_of_the_memory_limit(plane, pooled):
     assert "a pool process may keep 120 MiB" in worker.log
 
 
+def test_a_process_is_not_replaced_for_the_memory_that_a_new_one_has_too(plane, pooled):
+    pooled("--max-memory-per-child", "1M")
+    first = output(plane, "where")["pid"]
+    assert output(plane, "swallow_memory", 100_000_000) == first
+    assert output(plane, "where")["pid"] != first
+
+
 @pytest.mark.parametrize("victims", ["agent", "agent and reaper"])
 def test_nothing_of_a_pool_process_outlives_its_agent(plane, pooled, tmp_path, victims):
     worker = pooled()
