@@ -159,7 +159,7 @@ def test_an_action_that_is_not_allowed_is_given_back_before_it_starts(plane, age
     agent("--allow", "script,callable:myapp.*")
     for attempt in attempts:
         final = eventually(lambda attempt=attempt: plane.final(attempt))
-        assert final == {"attempt": attempt, "event": "RELEASED", "reason": "not_allowed"}
+        assert final == {"attempt": attempt, "event": "RELEASED", "reason": "not_allowed", "begun": False}
         assert plane.events(attempt) == ["RELEASED"]
 
 
@@ -234,7 +234,8 @@ def test_code_whose_start_is_accepted_past_the_fence_does_not_begin(plane, agent
 
     plane.script["reports"] = reports
     attempt = plane.submit(f"touch {ran}")
-    assert eventually(lambda: plane.final(attempt)) == {"attempt": attempt, "event": "RELEASED", "reason": "fenced"}
+    released = {"attempt": attempt, "event": "RELEASED", "reason": "fenced", "begun": False}
+    assert eventually(lambda: plane.final(attempt)) == released
     assert not ran.exists()
 
 
