@@ -139,11 +139,12 @@ def resolve_steps(executions: Iterable[UUID]) -> list[ResolvedStep | SlowStep]:
     rows: list[ResolvedStep | SlowStep] = []
     slow = 0
     for step in steps:
-        resolved = _resolve_in_time([step]) if slow < SLOW_LIMIT else None
-        if resolved is None:
+        if slow == SLOW_LIMIT:
+            rows += sql.fail_slow_step.fetch_rows(step=step, seconds=TIMEOUT, slow_steps=slow)
+        elif (resolved := _resolve_in_time([step])) is None:
             slow += 1
             log.warning("The paths of a step took too long", job=str(step))
-            rows += sql.fail_slow_step.fetch_rows(step=step, seconds=TIMEOUT)
+            rows += sql.fail_slow_step.fetch_rows(step=step, seconds=TIMEOUT, slow_steps=None)
         else:
             rows += resolved
     return rows

@@ -53,13 +53,17 @@ new_events as (
 select id, execution_id as execution, state, is_child from resolved
 
 -- statement: fail_slow_step
--- End a step whose paths took too long, so that it cannot hold up the ends of other steps again.
--- takes: step uuid, seconds float8
+-- End a step whose paths took too long, so that it cannot hold up the ends of other steps again. If `slow_steps` steps
+-- before it were slow, it was not tried (null: it was).
+-- takes: step uuid, seconds float8, slow_steps int
 -- returns: id uuid, execution uuid, state text, is_child bool
 -- row: SlowStep
 update jobs_workerjob j
    set state = 'FAILED', finished_at = clock_timestamp(),
        error = jsonb_build_object('code', case when j.condition is null then 'INPUT_NOT_AVAILABLE' else 'CONDITION_ERROR' end,
-           'message', format('Reading the paths of this step took longer than %%s s', %(seconds)s::float8))
+           'message', case when %(slow_steps)s::int is null
+               then format('Reading the paths of this step took longer than %%s s', %(seconds)s::float8)
+               else format('The paths of this step were not read, because those of %%s steps that began with it took '
+                           'longer than %%s s each', %(slow_steps)s::int, %(seconds)s::float8) end)
  where j.id = %(step)s and j.state = 'BLOCKED'
 returning j.id, j.execution_id as execution, j.state, false as is_child

@@ -3,6 +3,7 @@
 import pytest
 
 from jobs.models import WorkerJob
+from jobs.services import step_data
 from liveness.models import ServerEvent
 from tests.support.executions import SCRIPT, step
 
@@ -231,6 +232,17 @@ def test_a_path_that_takes_too_long_fails_its_step_and_no_other(begin, do):
     do("a", output=list(range(10_000, 40_000)))
     assert run.states() == {"a": "COMPLETED", "b": "FAILED", "c": "PENDING"}
     assert "took longer" in run.step("b")["error"]["message"]
+
+
+def test_a_step_that_was_not_tried_because_others_were_slow_says_so(begin, do, monkeypatch):
+    monkeypatch.setattr(step_data, "TIMEOUT", 0.3)
+    monkeypatch.setattr(step_data, "SLOW_LIMIT", 1)
+    slow = "exists($.steps.a.output[*] ? ($.steps.a.output[*] == 0))"
+    run = begin(step("a"), step("b", "a", when=slow), step("c", "a", when=slow))
+    do("a", output=list(range(10_000, 40_000)))
+    tried, untried = sorted(run.step(key)["error"]["message"] for key in "bc")
+    assert tried == "Reading the paths of this step took longer than 0.3 s"
+    assert untried.startswith("The paths of this step were not read, because those of 1 steps")
 
 
 @pytest.mark.parametrize("is_resolved", [False, True], ids=["blocked", "pending"])
