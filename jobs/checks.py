@@ -36,7 +36,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     ]
     messages += [
         Error(f'JOBS["{name.upper()}"] is {getattr(chosen, name):g} s; it must not be negative.', id="jobs.E004")
-        for name in ("unmatched_after", "cancel_timeout")
+        for name in ("unmatched_after", "cancel_timeout", "signal_kept")
         if (getattr(chosen, name) or 0) < 0
     ]
     if chosen.max_resubmissions < 0:

@@ -57,6 +57,8 @@ class JobsSettings:
     deleted."""
     history_retention: Seconds | None = 90 * 86400
     """How long the hourly figures of the charts are kept. None: they are never deleted."""
+    signal_kept: Seconds = 86400
+    """How long a signal is kept. A step that begins to wait later does not get it."""
     batch_retention: Seconds | None = 30 * 86400
     """How long ended bulk actions are kept, with the outcome of each item. None: they are never deleted."""
 
@@ -97,6 +99,8 @@ class AlertsSettings:
     stuck_job: bool = True
     """Alert when a job has the flag waits_after_loss, held_by_lost_server, refused_by_all, stale_runner or
     stale_claim."""
+    answer_waits: bool = True
+    """Alert when a step waits for an answer of a person."""
     version_skew: bool = False
     """Alert when alive workers of one cluster have several versions."""
     oldest_waiting: Seconds | None = 900

@@ -270,6 +270,39 @@ class EvaluationInFlight(Problem):
     code = "evaluation_in_flight"
 
 
+class SignalTooLarge(Problem):
+    """The body of the signal is too large."""
+
+    status = 413
+    code = "too_large"
+
+
+class WrongAnswer(Problem):
+    """The answer does not fit the question."""
+
+    status = 400
+    code = "invalid"
+
+
+class NotInGroup(Problem):
+    """Only people of a group may answer this step."""
+
+    status = 403
+    code = "not_in_group"
+
+
+class AlreadyAnswered(Problem):
+    """The step was already answered."""
+
+    code = "already_answered"
+
+
+class NotWaiting(Problem):
+    """The step does not wait for an answer."""
+
+    code = "not_waiting"
+
+
 class BatchUnknown(Problem):
     """The bulk action does not exist or is not yours."""
 

@@ -1,4 +1,4 @@
-"""Submit jobs from the code of a Django project that has the control plane among its apps.
+"""Submit jobs and send signals from the code of a Django project that has the control plane among its apps.
 
 The jobs exist if and only if the caller's transaction commits:
 
@@ -22,7 +22,8 @@ from controlplane.agent.limits import BODY_LIMIT
 from controlplane.agent.tracing import span_of_submission
 from controlplane.core.rest import validate_body
 from jobs.api.serializers.executions import SubmissionRequest
-from jobs.services import drafts, unique_jobs
+from jobs.api.serializers.signals import SignalRequest
+from jobs.services import drafts, signals, unique_jobs
 from liveness.api.access import NamespaceQuery
 from liveness.models import DEFAULT_NAMESPACE
 from liveness.services import tokens
@@ -60,6 +61,17 @@ def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_N
         wanted = [{"traceparent": trace, **job} for job in wanted]
         submitted = unique_jobs.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)
     return [job.id for job in submitted]
+
+
+def send_signal(name: str, body: Any = None, *, key: str | None = None, namespace: str = DEFAULT_NAMESPACE) -> UUID:
+    """Send a signal in the caller's transaction and return its id. Steps that wait for it get it after the commit.
+
+    The same `key` again returns the same signal. Errors are those of `submit`.
+    """
+    NamespaceQuery.read(namespace)
+    validate_body(SignalRequest, {"name": name})
+    sent, _ = signals.send_signal(tokens.get_project_token(), name, body, key=key, namespace=namespace)
+    return sent.id
 
 
 def refuse_oversized(job: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ class JobState(Described):
     CANCELLED = "CANCELLED", "Cancelled by a person, a client or its execution. Final."
     SKIPPED = (
         "SKIPPED",
-        "A step that did not start: its condition is false, or a step before it did not complete. Final.",
+        "A step that did not run, because of its condition or a step before it, or that waited too long. Final.",
     )
     EXPIRED = "EXPIRED", "It waited past its good_until. Final."
 
@@ -190,7 +190,7 @@ class EventCode(Described):
         "CODE_MAY_RUN",
         "A step ended, but its code may still run. Dependent steps and hooks wait until it ends.",
     )
-    STEP_TIMEOUT = "STEP_TIMEOUT", "A step ran longer than its timeout_seconds."
+    STEP_TIMEOUT = "STEP_TIMEOUT", "A step ran or waited longer than its timeout_seconds."
     EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT", "The execution ran longer than its timeout_seconds and is cancelled."
     NO_MATCHING_WORKER = "NO_MATCHING_WORKER", "No alive worker may run a step, and the step is FAILED."
     RETRY = "RETRY", "A step failed and is tried again."
@@ -211,7 +211,7 @@ JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
     _.BLOCKED: {_.PENDING, _.SKIPPED, _.FAILED, _.CANCELLED},
     _.PENDING: {_.CLAIMED, _.RUNNING, _.CANCELLED, _.FAILED, _.EXPIRED},
     _.CLAIMED: {_.RUNNING, _.PENDING, _.FAILED, _.CANCELLED},
-    _.RUNNING: {_.COMPLETED, _.FAILED, _.CANCELLED, _.PENDING},
+    _.RUNNING: {_.COMPLETED, _.FAILED, _.CANCELLED, _.PENDING, _.SKIPPED},
     _.COMPLETED: set(),
     _.FAILED: set(),
     _.CANCELLED: set(),

@@ -3,9 +3,13 @@
 from typing import Any
 
 TAGS_OF_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
-TAGS_OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"], "execution": [""]}
-"""The empty tag of executions, which no server can have. The control plane starts them itself, so none is claimed."""
-
+WAITING_TYPES = frozenset({"wait", "approval"})
+"""Types of the actions of steps that wait for something outside of the execution. The control plane ends them."""
+TYPES_WITHOUT_WORKER = WAITING_TYPES | {"execution"}
+"""Types of actions that the control plane starts itself."""
+TAGS_OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"]}
+TAGS_OF_TYPE |= {type: [""] for type in TYPES_WITHOUT_WORKER}
+"""The empty tag is for actions that need no worker. No server can have it, so none of them is claimed."""
 
 GPU = "runtime:gpu"
 """Tag of an agent that found GPUs on its machine. Only containers need it; the GPUs of a pod are in its cluster."""
@@ -31,15 +35,15 @@ def tags_of_type(action: dict[str, Any]) -> list[str]:
 
 
 def tags_of_runner(action: dict[str, Any]) -> list[str]:
-    """Return the tags of the runner of an action. Handlers, Celery tasks and executions have none."""
-    return [] if action["type"] in {"handler", "celery", "execution"} else tags_of_action(action)
+    """Return the tags of the runner of an action. Handlers, Celery tasks and actions without a worker have none."""
+    return [] if action["type"] in {"handler", "celery", *TYPES_WITHOUT_WORKER} else tags_of_action(action)
 
 
 def required_tags(action: dict[str, Any], explicit: list[str]) -> list[str]:
     """Return all tags that a worker must have, sorted and without duplicates.
 
-    The `explicit` tags of an execution do not count, because no worker runs it.
+    The `explicit` tags of an action without a worker do not count.
     """
-    if action["type"] == "execution":
+    if action["type"] in TYPES_WITHOUT_WORKER:
         return tags_of_action(action)
     return sorted({*explicit, *tags_of_action(action)})

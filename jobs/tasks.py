@@ -9,7 +9,7 @@ from celery import shared_task
 from django.dispatch import Signal
 
 from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import alerts, batches, evaluations, history, liveness_check, retention, stored_bytes, sweep
+from jobs.services import alerts, batches, evaluations, history, liveness_check, retention, stored_bytes, sweep, waits
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -43,9 +43,12 @@ def sweep_jobs() -> None:
 
 @shared_task(name="jobs.tasks.evaluate_triggers", ignore_result=True)
 def evaluate_triggers() -> None:
-    """Evaluate due triggers, every TRIGGERS_INTERVAL."""
+    """Evaluate due triggers and end due waits of steps, every TRIGGERS_INTERVAL."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
-        evaluations.evaluate_due_triggers()
+        try:
+            evaluations.evaluate_due_triggers()
+        finally:
+            waits.end_waits()
 
 
 @shared_task(name="jobs.tasks.run_batches", ignore_result=True)

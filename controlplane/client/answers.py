@@ -39,6 +39,24 @@ class TimelineEntry(TypedDict):
     reason: str
 
 
+class Wait(TypedDict):
+    """Event that a step waits for without a worker."""
+
+    what: str
+    until: str | None
+    signal: str | None
+    message: str | None
+    choices: list[str] | None
+    fields: dict[str, Any] | None
+    group: str | None
+
+
+class SentSignal(TypedDict):
+    id: str
+    name: str
+    created_at: str
+
+
 class Job(TypedDict):
     """Job. It has ended when `finished_at` is not None.
 
@@ -73,6 +91,7 @@ class Job(TypedDict):
     execution: str | None
     step: str | None
     child: str | None
+    waiting_for: Wait | None
     key: str | None
     output: Any
     error: Any
@@ -126,6 +145,7 @@ class Step(TypedDict):
     run_if_skipped: bool
     kept: bool
     restart_of: str | None
+    waiting_for: Wait | None
     output: Any
     error: Any
     left_out: list[str]

@@ -105,6 +105,8 @@ class AsyncClient:
     placement = in_thread(Client.placement)
     logs = iterated(Client.logs)
     submit_execution = in_thread(Client.submit_execution)
+    send_signal = in_thread(Client.send_signal)
+    answer_step = in_thread(Client.answer_step)
     execution = in_thread(Client.execution)
     executions = iterated(Client.executions)
     wait_execution = in_thread(Client.wait_execution)

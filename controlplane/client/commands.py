@@ -169,6 +169,21 @@ def execute(client: Client, given: Namespace, out: Output) -> int:
     return exit_code(ended)
 
 
+def send_signal(client: Client, given: Namespace, out: Output) -> int:
+    body = None if given.body is None else parse_json(given.body, "--body")
+    sent = client.send_signal(given.name, body, key=given.key, namespace=given.namespace)
+    out.document(sent) if out.is_json else out.line(sent["id"])
+    return 0
+
+
+def answer(client: Client, given: Namespace, out: Output) -> int:
+    values = {} if given.values is None else parse_json(given.values, "--values")
+    execution = find_execution(client, given.execution)
+    job = client.answer_step(execution, given.step, given.choice, values, given.note)
+    out.document(job) if out.is_json else out.line(f"{given.step} {job['state']}")
+    return 0
+
+
 def wait(client: Client, given: Namespace, out: Output) -> int:
     return _wait(client, [find_job(client, job) for job in given.job], given.timeout, out)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack, cast
 from urllib.parse import quote
 
-from controlplane.client.answers import Execution, ExecutionEvent, ExecutionSummary, LogLine, Trigger
+from controlplane.client.answers import Execution, ExecutionEvent, ExecutionSummary, Job, LogLine, SentSignal, Trigger
 from controlplane.client.jobs import JobCalls, new_key
 from controlplane.client.requests import ExecutionOptions, Reference, id_of
 from controlplane.client.session import Polls, StillRunning
@@ -62,6 +62,20 @@ class ExecutionCalls(JobCalls):
         """Run the failed steps again, in a new execution that keeps the completed steps."""
         answer = self.call("POST", f"/executions/{id_of(execution)}/restart", {"note": note}, key=new_key())
         return cast(Execution, answer)
+
+    def send_signal(
+        self, name: str, body: Any = None, *, key: str | None = None, namespace: str | None = None
+    ) -> SentSignal:
+        """Send a signal with a JSON body to the steps that wait for it. The same `key` again sends it only once."""
+        path, query = f"/signals/{quote(name, safe='')}", {"namespace": namespace}
+        return cast(SentSignal, self.call("POST", path, body, key=key or new_key(), query=query))
+
+    def answer_step(
+        self, execution: Reference, step: str, choice: str, values: Mapping[str, Any] | None = None, note: str = ""
+    ) -> Job:
+        """Answer a step that asks people. Raise Refused with `already_answered` if another answer was first."""
+        path = f"/executions/{id_of(execution)}/steps/{quote(step, safe='')}/answer"
+        return cast(Job, self.call("POST", path, {"choice": choice, "values": dict(values or {}), "note": note}))
 
     def execution_events(self, execution: Reference) -> Iterator[ExecutionEvent]:
         """Yield the control plane's own actions in an execution, oldest first."""

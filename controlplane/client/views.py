@@ -108,10 +108,18 @@ def execution(item: Mapping[str, Any], out: Output) -> None:
     out.fields(item, ("id", "name", "state", "key", "error", "inputs", "rerun_of", "created_at", "finished_at"))
     out.line("")
     rows = [
-        [step["key"], step["state"], step["attempt_count"], (step["server"] or {}).get("name"), step["job"]]
+        [step["key"], step["state"], step["attempt_count"], place_of_step(step), step["job"]]
         for step in [*item["steps"], *item["on_error"]]
     ]
     out.table(["step", "state", "tries", "server", "job"], rows)
+
+
+def place_of_step(step: Mapping[str, Any]) -> str | None:
+    """Return the server that holds a step, or what the step waits for without a worker."""
+    if wait := step.get("waiting_for"):
+        event = f"for {wait['signal'] or 'an answer'} " if wait["what"] != "time" else ""
+        return f"waits {event}" + (f"until {time_text(wait['until'])}" if wait["until"] else "without a limit")
+    return (step["server"] or {}).get("name")
 
 
 def batch(item: Mapping[str, Any], out: Output) -> None:

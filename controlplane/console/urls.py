@@ -8,6 +8,7 @@ from controlplane.console.page import choose_poll_interval
 from controlplane.console.views import (
     activity,
     alerts,
+    answers,
     batches,
     executions,
     failures,
@@ -56,6 +57,8 @@ urlpatterns = [
     path("triggers/<uuid:trigger>/", triggers.show_trigger, name="trigger"),
     path("triggers/<uuid:trigger>/edit/", triggers.edit_trigger, name="trigger_edit"),
     path("queues/", queues.show_queues, name="queues"),
+    path("answers/", answers.show_answers, name="answers"),
+    path("answers/<uuid:job>/", answers.answer_job, name="answer"),
     path("trends/", history.show_trends, name="trends"),
     path("batches/", batches.show_batches, name="batches"),
     path("batches/<uuid:batch>/", batches.show_batch, name="batch"),

@@ -31,9 +31,9 @@ class StrictSerializer(serializers.Serializer):
                 raise serializers.ValidationError({str(key): [detail] for key in unknown})
         if type(data) is not dict or getattr(self.root, "partial", False):
             return super().to_internal_value(data)
-        return self.validate_fields(data)
+        return self.read_fields(data)
 
-    def validate_fields(self, data: dict[str, Any]) -> dict[str, Any]:
+    def read_fields(self, data: dict[str, Any]) -> dict[str, Any]:
         """Validate like DRF, but skip absent optional fields. Most fields of a job are absent."""
         values: dict[str, Any] = {}
         errors: dict[str, Any] = {}

@@ -44,6 +44,11 @@ EXECUTION = OpenApiExample(
     },
     request_only=True,
 )
+ANSWER = OpenApiExample(
+    "Approve a deployment",
+    {"choice": "approve", "values": {"version": "4.2"}, "note": "tested on staging"},
+    request_only=True,
+)
 TRIGGER = OpenApiExample(
     "Every night at two in Zurich",
     {

@@ -20,12 +20,15 @@ from jobs.api.serializers.executions import (
     ExecutionPage,
     ExecutionRequest,
 )
-from jobs.api.serializers.jobs import NoteRequest
+from jobs.api.serializers.jobs import JobAnswer, NoteRequest
+from jobs.api.serializers.waits import AnswerRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
 from jobs.selectors.executions import execution_events, execution_with_steps, step_job_id, visible_executions
-from jobs.services import cancellation, executions, reruns
+from jobs.services import approvals, cancellation, executions, reruns
+from jobs.services.approvals import groups_of
 from liveness.api.access import NamespaceQuery, request_credential
+from liveness.models import Role
 
 
 class ExecutionsView(JobCall):
@@ -96,6 +99,21 @@ class RestartExecutionView(Intervention):
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
+
+
+class AnswerStepView(Intervention):
+    """`POST /executions/{id}/steps/{key}/answer`."""
+
+    roles = {"POST": {Role.OPERATOR}}
+
+    @extend_schema(request=AnswerRequest, responses=JobAnswer, examples=[examples.ANSWER])
+    def post(self, request: Request, execution: UUID, step: str) -> Response:
+        """Answer a step that asks people. The first answer counts."""
+        body = self.validated_body(request, AnswerRequest)
+        job = step_job_id(execution, step)
+        person = request_credential(request).person
+        approvals.answer_step(job, by=self.by, groups=None if person is None else groups_of(person), **body)
+        return self.job_response(job)
 
 
 class StepLogsView(JobLogsView):

@@ -47,6 +47,10 @@ class SessionCredential(Credential):
         return ApiToken(name=self.user.get_username(), role=self.role)
 
     @property
+    def person(self) -> Any:
+        return self.user
+
+    @property
     def namespaces(self) -> frozenset[str] | None:
         return namespaces_of_person(self.user)
 

@@ -11,6 +11,7 @@ from jobs.models.batches import Batch, BatchItem
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.jobs import WorkerJob
+from jobs.models.signals import Signal
 from jobs.models.stored import StoredBytes
 from jobs.models.taken import TakenAttempt
 from jobs.models.tasks import TaskTally
@@ -29,6 +30,7 @@ __all__ = [
     "Incident",
     "LateReport",
     "LogLine",
+    "Signal",
     "StepDependency",
     "StoredBytes",
     "TakenAttempt",

@@ -53,6 +53,7 @@ class Execution(models.Model):
         permissions = [
             ("cancel_execution", "Can cancel executions"),
             ("rerun_execution", "Can run executions again"),
+            ("answer_execution", "Can answer approvals"),
         ]
         constraints = [
             check_one_of("state", ExecutionState, "execution_state"),

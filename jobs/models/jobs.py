@@ -1,5 +1,7 @@
 """Model of jobs."""
 
+from typing import Any
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
@@ -8,11 +10,14 @@ from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, b
 from jobs import states
 from jobs.models.executions import Execution
 from jobs.states import Isolation, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
+from jobs.tags import TYPES_WITHOUT_WORKER
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 TERMINAL = sorted(states.TERMINAL)
 OPEN = sorted(states.OPEN)
 LIVE = sorted(states.LIVE)
+WAIT_FIELDS = ("what", "until", "signal", "message", "choices", "fields", "group")
+"""Fields of a wait that responses show."""
 IN_QUARANTINE = Q(state=JobState.FAILED, error__code__in=states.QUARANTINED, dismissed_at__isnull=True)
 
 
@@ -97,6 +102,11 @@ class WorkerJob(models.Model):
         help_text="Servers that gave it back as not allowed; they do not get it again.",
     )
 
+    wait = models.JSONField(null=True, help_text="Event that a step waits for, or waited for, without a worker.")
+    wait_due_at = models.DateTimeField(null=True, help_text="Time at which its wait is looked at.")
+    wait_signal = models.TextField(null=True, help_text="Name of the signal that it waits for, or waited for.")
+    wait_timeout_observed = models.FloatField(null=True, help_text="Observed time at which its wait times out.")
+
     attempt_count = models.IntegerField(db_default=0)
     resubmissions = models.IntegerField(db_default=0, help_text="Number of losses after which it was resubmitted.")
     retries = models.IntegerField(db_default=0)
@@ -143,7 +153,7 @@ class WorkerJob(models.Model):
             models.CheckConstraint(
                 condition=Q(state__in=LIVE, attempt_id__isnull=False)
                 | (~Q(state__in=LIVE) & Q(attempt_id__isnull=True))
-                | Q(state=JobState.RUNNING, attempt_id__isnull=True, action__type="execution"),
+                | Q(state=JobState.RUNNING, attempt_id__isnull=True, action__type__in=sorted(TYPES_WITHOUT_WORKER)),
                 name="job_held_while_live",
             ),
             models.UniqueConstraint(
@@ -198,6 +208,30 @@ class WorkerJob(models.Model):
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
             # The history counts the jobs that ended since its last count.
             models.Index(fields=["finished_at"], name="job_ended", condition=Q(finished_at__isnull=False)),
+            models.Index(
+                fields=["wait_due_at"],
+                name="job_wait_due",
+                condition=Q(state=JobState.RUNNING, wait_due_at__isnull=False),
+            ),
+            models.Index(
+                fields=["wait_timeout_observed"],
+                name="job_wait_timeout",
+                condition=Q(state=JobState.RUNNING, wait_timeout_observed__isnull=False),
+            ),
+            models.Index(
+                fields=["namespace", "wait_signal"],
+                name="job_waits_for_signal",
+                condition=Q(state=JobState.RUNNING, wait_signal__isnull=False),
+            ),
+            models.Index(
+                fields=["id"], name="job_waits_for_answer", condition=Q(state=JobState.RUNNING, wait__what="answer")
+            ),
+            # A sweep looks for children that have ended. It reads no step that waits.
+            models.Index(
+                fields=["execution"],
+                name="job_with_child",
+                condition=Q(state=JobState.RUNNING, attempt_id__isnull=True, wait__isnull=True),
+            ),
             models.Index(fields=["owner"], name="job_to_send", condition=Q(send_requested_at__isnull=False)),
         ]
         triggers = build_transition_guards(
@@ -208,3 +242,10 @@ class WorkerJob(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def waiting_for(self) -> dict[str, Any] | None:
+        """Return the event that a step waits for now without a worker, or None."""
+        if self.state != JobState.RUNNING or self.wait is None:
+            return None
+        return {name: self.wait.get(name) for name in WAIT_FIELDS}

@@ -39,6 +39,10 @@ LAST_RESUBMISSION = Subquery(RESUBMISSIONS.order_by("-pk").values("pk")[:1], out
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
 
 
+WITHOUT_WORKER = Q(state=JobState.RUNNING, attempt_id__isnull=True)
+"""Condition of a running job that no worker holds."""
+
+
 class DetailedJob(WorkerJob):
     """Type of the rows of the functions here. Never stored."""
 
@@ -110,12 +114,13 @@ def may_stand_still(job: WorkerJob) -> bool:
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
     """Return jobs with the annotations for guards.
 
-    These are `is_step`, `is_execution` (now), `is_cancelling`, `is_quarantined` and `is_resubmitted`.
+    These are `is_step`, `is_execution` and `is_waiting` (now), `is_cancelling`, `is_quarantined` and `is_resubmitted`.
     """
     return jobs.annotate(
         is_step=boolean_expression(Q(execution__isnull=False)),
-        # A running job that no worker holds is an execution (constraint `job_held_while_live`).
-        is_execution=boolean_expression(Q(state=JobState.RUNNING, attempt_id__isnull=True)),
+        # A running job that no worker holds is an execution or waits (constraint `job_held_while_live`).
+        is_execution=boolean_expression(WITHOUT_WORKER & Q(wait__isnull=True)),
+        is_waiting=boolean_expression(WITHOUT_WORKER & Q(wait__isnull=False)),
         is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
         is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
         is_resubmitted=IS_RESUBMITTED,

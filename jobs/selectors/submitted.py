@@ -54,7 +54,7 @@ class UntouchedJob:
     resubmissions = retries = 0
     payload_from = None
     resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
-    cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
+    waiting_for = cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
     def __init__(self, row: SubmittedJob, kind: JobKind, namespace: str, content: dict[str, Any]) -> None:
         """`content` has the fields that differ from `DEFAULTS`. This object keeps it."""

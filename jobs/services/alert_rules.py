@@ -24,6 +24,7 @@ SEVERITIES = {
     "quarantine": WARNING,
     "no_matching_worker": WARNING,
     "stuck_job": WARNING,
+    "answer_waits": INFO,
     "version_skew": INFO,
     "oldest_waiting": WARNING,
     "oldest_snapshot": WARNING,
@@ -68,6 +69,7 @@ def find_conditions(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield build_condition("no_matching_worker", summary, url=url, count=count)
     if rules.stuck_job and any(figures["flags"][flag] for flag in STUCK):
         yield from find_stuck_jobs()
+    yield from find_waiting_answers()
     if rules.oldest_waiting is not None and (figures["waiting"] or 0) > rules.oldest_waiting:
         summary = f"The oldest waiting job has waited for {describe_duration(figures['waiting'])}"
         url = link_to("jobs", state="PENDING")
@@ -122,6 +124,20 @@ def describe_quarantine(count: int) -> dict[str, Any]:
     return build_condition(
         "quarantine", f"{count_of(count, 'job')} in quarantine", url=link_to("quarantine"),
         items=[str(row.id) for row in rows], count=count, jobs=jobs,
+    )  # fmt: skip
+
+
+def find_waiting_answers() -> Iterator[dict[str, Any]]:
+    """Yield a condition if steps wait for answers of people, and the rule is switched on."""
+    waiting = sql.read_waiting_answers.fetch_rows(most=COUNT_LIMIT) if alerts_conf().answer_waits else []
+    if not waiting:
+        return
+    steps = "1 step waits" if len(waiting) == 1 else f"{len(waiting)} steps wait"
+    jobs = [{"id": str(row.id), "name": row.message, "url": link_to("answer", row.id)} for row in waiting[:JOBS_NAMED]]
+    yield build_condition(
+        "answer_waits", f"{steps} for an answer: {waiting[0].message}" + (" …" if len(waiting) > 1 else ""),
+        url=jobs[0]["url"] if len(waiting) == 1 else link_to("answers"),
+        items=[str(row.id) for row in waiting], count=len(waiting), jobs=jobs,
     )  # fmt: skip
 
 

@@ -107,6 +107,8 @@ def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:
         raise CeleryTask("The job is a Celery task that its broker holds, so it cannot be changed.", state=row.state)
     if drafts.is_execution({"action": row.action}):
         raise StepHasChild("The step is an execution of its own, and has no fields that can be changed.")
+    if drafts.is_waiting({"action": row.action}):
+        raise AlreadyStarted("A step that waits has no fields that can be changed.", state=row.state)
     return row
 
 

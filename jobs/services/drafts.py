@@ -1,6 +1,7 @@
 """Converts a submitted job to the content that is stored, and computes its fingerprint."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -11,6 +12,8 @@ from jobs.conf import conf
 from jobs.selectors.submitted import DEFAULTS
 from jobs.states import Unmatched
 
+REFERABLE = ("seconds", "until", "signal", "message")
+"""Fields of the actions of steps that wait whose values may be references."""
 NOT_FINGERPRINTED = {"key", "require_worker", "traceparent", "unique"}
 """Fields that belong to the submission, not to the job, so they are not part of the fingerprint."""
 
@@ -20,12 +23,27 @@ def is_execution(job: dict[str, Any]) -> bool:
     return bool(job["action"]["type"] == "execution")
 
 
+def is_waiting(job: Mapping[str, Any]) -> bool:
+    """Return True if the job is a step that waits without a worker."""
+    return job["action"]["type"] in tags.WAITING_TYPES
+
+
+def own_payload(step: Mapping[str, Any], inputs: Any) -> Any:
+    """Return the payload of a step, by default the inputs of its execution.
+
+    For a step that waits it holds the fields of the action that may be references, so that they are resolved.
+    """
+    if is_waiting(step):
+        return {name: value for name, value in step["action"].items() if name in REFERABLE}
+    return step.get("payload", inputs)
+
+
 def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a job for the statement that stores it, without values that equal `DEFAULTS`.
 
     PostgreSQL needs more time to read these values than to store the job.
     """
-    has_steps = is_execution(job)
+    needs_worker = job["action"]["type"] not in tags.TYPES_WITHOUT_WORKER
     content = {
         field: value
         for field, value in job.items()
@@ -34,9 +52,9 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     content["fingerprint"] = compute_fingerprint(job)
     content["action"] = job["action"]
     content["required_tags"] = tags.required_tags(job["action"], job.get("tags", []))
-    content["timeout_seconds"] = None if has_steps else job.get("timeout_seconds", conf().default_timeout)
+    content["timeout_seconds"] = job.get("timeout_seconds", conf().default_timeout) if needs_worker else None
     content["on_worker_lost"] = job.get("on_worker_lost", conf().on_worker_lost)
-    if has_steps:
+    if not needs_worker:
         content["unmatched"] = Unmatched.WAIT
     if "unique" in job:
         content["unique_key"] = job["unique"]["key"]
@@ -47,6 +65,8 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
 
 def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the sets of tags that workers must have for a job; for an execution those of all steps and hooks."""
+    if is_waiting(job):
+        return []
     if not is_execution(job):
         return [tuple(tags.required_tags(job["action"], job.get("tags", [])))]
     return sorted({needs for step in steps_and_hooks(job["action"]) for needs in required_tag_sets(step)})

@@ -55,7 +55,7 @@ def repair_execution(execution: UUID) -> None:
     """Count again what the steps of an execution wait for, then propagate its ends."""
     sql.lock_roots.fetch_rows(executions=[execution])
     changed = sql.reset_execution.fetch_rows(execution=execution)
-    executions.begin_children([row.child_of for row in changed if row.child_of])
+    executions.begin_without_worker([row.begins for row in changed if row.begins])
     executions.advance_executions([execution], begun=[execution])
     log.warning("Execution repaired", execution=str(execution))
 
@@ -64,7 +64,7 @@ def repair_execution(execution: UUID) -> None:
 def repair_job(job: UUID, child: UUID | None) -> bool:
     """Begin the child of a job that is an execution, or end the job as its child ended."""
     if child is None:
-        executions.begin_children([job])
+        executions.begin_without_worker([job])
     else:
         sql.lock_roots.fetch_rows(executions=[child])
         sql.reset_child.fetch_rows(child=child)

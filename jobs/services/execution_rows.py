@@ -94,7 +94,8 @@ def count_payload_bytes(definition: dict[str, Any], inputs: object) -> int:
     own = len(drafts.dump_sorted_json(inputs))
     total = 0
     for step in drafts.steps_and_hooks(definition):
-        total += len(drafts.dump_sorted_json(step["payload"])) if "payload" in step else own
+        is_own = "payload" in step or drafts.is_waiting(step)
+        total += len(drafts.dump_sorted_json(drafts.own_payload(step, inputs))) if is_own else own
         if step["action"]["type"] == "execution":
             total += 2 * len(drafts.dump_sorted_json(step["action"])) + count_payload_bytes(
                 step["action"], step.get("payload", inputs)
@@ -103,6 +104,6 @@ def count_payload_bytes(definition: dict[str, Any], inputs: object) -> int:
 
 
 def build_step_job(step: dict[str, Any], plan: ExecutionPlan) -> dict[str, Any]:
-    """Return the job that stands for a step. A step without a payload gets the inputs of the execution."""
-    job = drafts.build_job_content({"payload": plan.inputs, **step})
+    """Return the job that stands for a step."""
+    job = drafts.build_job_content({**step, "payload": drafts.own_payload(step, plan.inputs)})
     return {**job, "needs": drafts.required_tag_sets(step) if plan.require_worker else None}

@@ -98,7 +98,7 @@ def begin_executions(
     refuse_over_quota(stored, stored_limit)
     refuse_without_worker(stored)
     refuse_without_runner(stored, [runners])
-    begin_children(row.child_of for row in stored if row.child_of)
+    begin_without_worker(row.begins for row in stored if row.begins)
     announce_new_work()
     with_paths = {
         step["place"] for step in rows.steps if "reads" in step and not (step["waits_for"] or step["is_hook"])
@@ -108,17 +108,20 @@ def begin_executions(
     return list(dict.fromkeys(row.execution for row in stored))
 
 
-def begin_children(steps: Iterable[UUID]) -> None:
-    """Begin the child executions of these waiting steps or jobs.
+def begin_without_worker(steps: Iterable[UUID]) -> None:
+    """Begin these waiting steps or jobs, which need no worker: start their child executions or their waits.
 
     In the caller's transaction, which holds the locks of the roots of steps.
     """
-    if plans := plan_children(list(steps)):
+    if not (ids := list(steps)):
+        return
+    sql.begin_waits.fetch_rows(steps=ids)
+    if plans := plan_children(ids):
         begin_executions(plans)
 
 
 def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
-    begun = sql.list_children_to_begin.fetch_rows(steps=steps) if steps else []
+    begun = sql.list_children_to_begin.fetch_rows(steps=steps)
     restarts = list_steps_to_restart([row.restarts for row in begun if row.restarts])
     return [
         ExecutionPlan(
@@ -160,10 +163,10 @@ def advance_executions(execution_ids: Iterable[UUID], *, begun: Iterable[UUID] =
     has_ended_child = True  # a child may have ended whose parent step does not know it yet
     while pending or has_ended_child or to_resolve:
         resolved = step_data.resolve_steps(to_resolve) if to_resolve else []
-        begin_children([row.id for row in resolved if row.is_child and row.state == JobState.PENDING])
+        begin_without_worker([row.id for row in resolved if row.needs_no_worker and row.state == JobState.PENDING])
         pending = sorted({*pending, *(row.execution for row in resolved if row.state != JobState.PENDING)})
         rows = sql.propagate_ends.fetch_rows(executions=pending, roots=roots, output_limit=SIZE_LIMIT)
-        begin_children([row.id for row in rows if row.what == "begins"])
+        begin_without_worker([row.id for row in rows if row.what == "begins"])
         to_resolve = {row.execution for row in rows if row.what == "resolves" and row.execution}
         pending = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
         has_ended_child = any(row.what == "ended child" for row in rows)

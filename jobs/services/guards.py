@@ -43,6 +43,9 @@ class GuardedJob(Protocol):
     def is_execution(self) -> bool: ...
 
     @property
+    def is_waiting(self) -> bool: ...
+
+    @property
     def is_quarantined(self) -> bool: ...
 
     @property
@@ -74,6 +77,8 @@ def ensure_may_resubmit_job(job: GuardedJob, *, is_forced: bool = False) -> None
         return
     if job.state in (JobState.PENDING, JobState.BLOCKED):
         raise JobAlreadyWaiting(state=job.state)
+    if job.is_waiting:
+        raise JobAlreadyWaiting("The step waits without a worker: there is no code to run again.", state=job.state)
     if job.state in states.TERMINAL and job.is_step:
         raise ExecutionEnded(
             f"This step is {job.state} and its execution has continued: run the execution again.", state=job.state

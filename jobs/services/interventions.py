@@ -90,7 +90,7 @@ def resubmit_job(
     if copied:
         announce_work()
         if copied[0].is_execution:
-            retried_atomic(executions.begin_children)([copied[0].id])
+            retried_atomic(executions.begin_without_worker)([copied[0].id])
         log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id), note=note)
         return copied[0].id, True
     if moved:
@@ -197,8 +197,8 @@ def apply_with_consequences(
 
 
 def is_open_job(job: LockedJob) -> bool:
-    """Return True if a job waits or is live. The end of any other job has no consequences."""
-    return job.state == JobState.PENDING or job.is_held
+    """Return True if a job waits or is live, but is no execution. The end of any other job has no consequences."""
+    return job.state == JobState.PENDING or job.is_held or job.is_waiting
 
 
 @contextmanager

@@ -5,9 +5,9 @@ by state and propagates them in the same way (jobs/services/execution_repair.py)
 
 Locks are taken in one order everywhere: servers, roots of execution trees, jobs, attempts, slots of triggers, each by
 id. Sweeps skip locked rows. The lock of a root covers everything in its tree that no worker holds: executions, BLOCKED
-steps, steps that run a child, ended steps. A transaction that ends a step locks the root first, in the same round trip;
-`advance_executions` then locks it again without a wait. The lock of a job covers its live attempt. A heartbeat locks no
-job, so it skips locked attempts.
+steps, steps that run without a worker, ended steps. A transaction that ends a step locks the root first, in the same
+round trip; `advance_executions` then locks it again without a wait. The lock of a job covers its live attempt. A
+heartbeat locks no job, so it skips locked attempts.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from jobs.services.evaluations import follow_up_evaluations
 from jobs.services.executions import advance_executions
 from jobs.sql.rows.heartbeats import EndedAttempts
 from jobs.sql.rows.interventions import EndedAttempt, LockedJob
-from jobs.sql.rows.sweep import ExpiredJobs, UnmatchedJobs
+from jobs.sql.rows.sweep import SweptJobs, UnmatchedJobs
 from jobs.states import JobKind
 
 
@@ -31,7 +31,7 @@ def propagate_ends(ended: Iterable[EndedAttempt | LockedJob]) -> None:
 PROPAGATED_COLUMNS = ("executions", "evaluations")
 
 
-def propagate_counted_ends(counts: Iterable[EndedAttempts | ExpiredJobs | UnmatchedJobs]) -> None:
+def propagate_counted_ends(counts: Iterable[EndedAttempts | SweptJobs | UnmatchedJobs]) -> None:
     """Propagate the ends of counted jobs. Each row has the ids of their `executions` and `evaluations`."""
     rows = list(counts)
     advance_executions({execution for row in rows for execution in row.executions or []})

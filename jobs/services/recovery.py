@@ -17,11 +17,11 @@ from jobs.services import propagation
 from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.sql.rows.heartbeats import EndedAttempts
-from jobs.sql.rows.sweep import ExpiredJobs, UnmatchedJobs
+from jobs.sql.rows.sweep import SweptJobs, UnmatchedJobs
 
 log = structlog.get_logger()
 
-Swept = TypeVar("Swept", EndedAttempts, ExpiredJobs, UnmatchedJobs)
+Swept = TypeVar("Swept", EndedAttempts, SweptJobs, UnmatchedJobs)
 """Row of a batch of a sweep: the number of jobs or attempts that ended in a state."""
 
 BATCH = 5000
@@ -51,9 +51,14 @@ def sweep_in_batches(
     statement: Statement[Swept],
     batch: int = BATCH,
     progress: Callable[[int], None] = lambda count: None,
+    *,
+    is_expected: bool = False,
     **parameters: Any,
 ) -> dict[str, int]:
-    """Run a sweep batch by batch, each in its own transaction, until a batch is not full. Return numbers by state."""
+    """Run a sweep batch by batch, each in its own transaction, until a batch is not full. Return numbers by state.
+
+    With `is_expected` the jobs ended as they should, so no warning is logged.
+    """
     ended: Counter[str] = Counter()
     left_out: list[RowKey] = []
     while True:
@@ -61,7 +66,7 @@ def sweep_in_batches(
         counts = statement.sweep_rows(
             then=propagation.propagate_counted_ends, left_out=left_out, batch=batch, **parameters
         )
-        log_ended_attempts(counts)
+        log_ended_attempts(counts, is_expected=is_expected)
         if counts:
             announce_work()  # other workers may claim the recovered jobs
         for count in counts:
@@ -72,12 +77,13 @@ def sweep_in_batches(
             return dict(ended)
 
 
-def log_ended_attempts(counts: list[Swept]) -> None:
+def log_ended_attempts(counts: list[Swept], *, is_expected: bool = False) -> None:
     """Write a log line for each of the first LOGGED_LIMIT jobs of a batch, and one for the rest of each row.
 
     A batch may have many thousand jobs.
     """
     left = LOGGED_LIMIT
+    write = log.info if is_expected else log.warning
     for count in counts:
         fields = {
             name: value
@@ -90,7 +96,7 @@ def log_ended_attempts(counts: list[Swept]) -> None:
             attempts, event = count.attempts, f"Attempt {count.state}, job {count.job_state}"
         for place, job in enumerate(count.listed[:left]):
             of = {"attempt": str(attempts[place])} if attempts else {}
-            log.warning(event, job=str(job), **of, **fields)
+            write(event, job=str(job), **of, **fields)
         if (more := count.jobs - len(count.listed[:left])) > 0:
-            log.warning(f"{event}: more jobs", jobs=more, **fields)
+            write(f"{event}: more jobs", jobs=more, **fields)
         left = max(0, left - count.jobs)

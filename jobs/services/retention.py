@@ -131,6 +131,7 @@ def read_limits() -> RetentionLimits:
         "server_heartbeats": liveness().heartbeat_retention,
         "attempt_heartbeats": conf().heartbeat_retention,
         "batches": conf().batch_retention,
+        "signals": conf().signal_kept,
     }
     return sql.read_retention_limits.fetch_only_row(**kept)
 
@@ -152,6 +153,7 @@ def list_prunings() -> list[Pruning]:
             BATCH,
         ),
         Pruning("batches", sql.scan_batches, sql.delete_batches, FIRST, {"batches": before.batches}, BATCHES_BATCH),
+        Pruning("signals", sql.scan_signals, sql.delete_signals, FIRST, {"signals": before.signals}, BATCH),
         event_pruning(before.events),
     ]
 

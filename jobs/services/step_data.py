@@ -17,11 +17,14 @@ from controlplane.core.database import connection, transaction
 from jobs import graph
 from jobs.references import WrongPath, ancestors, find_references, list_steps
 from jobs.services import stored_bytes
+from jobs.services.drafts import own_payload
 from jobs.sql import sql
 from jobs.sql.rows.step_data import ResolvedStep, SlowStep
 
 log = structlog.get_logger()
 
+NOUNS = {"execution": "a child execution", "wait": "a step that waits", "approval": "an approval"}
+"""Types of actions whose values are shown in other places too, so that none of them can be hidden."""
 PATH_LENGTH = 1000
 PATHS_LIMIT = 100
 """Largest number of references in one payload."""
@@ -46,13 +49,13 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
         return problems
     known = read_paths(path for _, _, paths in used for path in paths)
     depends_on = ancestors({step["key"]: step.get("depends_on", []) for step in steps})
-    children = {step["key"] for step in steps if step["action"]["type"] == "execution"}
+    showing = {step["key"]: NOUNS[step["action"]["type"]] for step in steps if step["action"]["type"] in NOUNS}
     all_keys = {step["key"] for step in steps}
     for who, key, paths in used:
         for path in paths:
             use = known[path]
-            if key in children and hides_value(path):
-                problems.append(f"{who}: a child execution cannot get a hidden value, like that at {path}.")
+            if key in showing and hides_value(path):
+                problems.append(f"{who}: {showing[key]} cannot get a hidden value, like that at {path}.")
             if isinstance(use, str):
                 problems.append(f"{who}: the path {path} {use}.")
             elif unknown := sorted(use - all_keys):
@@ -68,13 +71,13 @@ def _paths_of(step: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paths of a step: its condition, and the references in its own payload."""
     if step.get("when") is not None:
         yield step["when"]
-    for _, path in find_references(step.get("payload")):
+    for _, path in find_references(own_payload(step, None)):
         yield path
 
 
 def build_path_columns(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a step that its paths fill. Empty for a step without paths."""
-    references = dict(find_references(step.get("payload")))
+    references = dict(find_references(own_payload(step, None)))
     paths = [*references.values(), *([step["when"]] if step.get("when") is not None else [])]
     columns: dict[str, Any] = {"run_if_skipped": step.get("run_if_skipped", False)}
     if not paths:

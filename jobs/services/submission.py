@@ -196,7 +196,7 @@ def store_or_refuse(wanted: Wanted) -> tuple[list[SubmittedJob], dict[str, Worke
     refuse_over_quota(stored, wanted.stored_limit)
     refuse_without_worker(stored)
     refuse_without_runner(stored, [wanted.runners[row.place] for row in stored])
-    executions.begin_children([row.id for row in stored if row.is_execution])
+    executions.begin_without_worker([row.id for row in stored if row.is_execution])
     return stored, by_key
 
 

@@ -23,10 +23,10 @@ stalled (id) as (
      where j.state = 'PENDING' and j.required_tags = array['']
      union
     select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
-     where p.state = 'RUNNING' and p.execution_id is not null and c.state in {{EXECUTION_TERMINAL}}
+     where {{runs_child(p)}} and p.execution_id is not null and c.state in {{EXECUTION_TERMINAL}}
      union
     select p.execution_id from jobs_workerjob p
-     where p.state = 'RUNNING' and p.attempt_id is null and p.execution_id is not null
+     where {{runs_child(p)}} and p.execution_id is not null
        and (select c.id from jobs_execution c where c.parent_step_id = p.id limit 1) is null
 )
 select e.id
@@ -49,7 +49,7 @@ stalled as (
      where j.state = 'PENDING' and j.required_tags = array[''] and j.execution_id is null
      union all
     select j.id, c.id from jobs_workerjob j join jobs_execution c on c.parent_step_id = j.id
-     where j.state = 'RUNNING' and j.execution_id is null and c.state in {{EXECUTION_TERMINAL}}
+     where {{runs_child(j)}} and j.execution_id is null and c.state in {{EXECUTION_TERMINAL}}
 )
 select id, child from stalled where id > %(after)s order by id limit %(batch)s
 
@@ -66,9 +66,9 @@ select j.id
 
 -- statement: reset_execution
 -- Reset an open execution to the state before any end was propagated; `propagate_ends` then computes it again. Called
--- under `lock_roots`. `child_of` are steps that are executions and never began; the caller begins those.
+-- under `lock_roots`. `begins` are steps that need no worker and never began; the caller begins those.
 -- takes: execution uuid
--- returns: id uuid, child_of uuid|null
+-- returns: id uuid, begins uuid|null
 with stray_steps as (
     update jobs_workerjob j
        set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
@@ -92,7 +92,7 @@ steps_without_child as (
     update jobs_workerjob p
        set state = 'FAILED', finished_at = clock_timestamp(),
            error = jsonb_build_object('code', 'RESULT_NOT_AVAILABLE', 'message', 'Its child execution does not exist any more')
-     where p.execution_id = %(execution)s and p.state = 'RUNNING' and p.attempt_id is null
+     where p.execution_id = %(execution)s and {{runs_child(p)}}
        and (select c.id from jobs_execution c where c.parent_step_id = p.id limit 1) is null
 ),
 counted_execution as (
@@ -110,11 +110,11 @@ new_events as (
     insert into jobs_executionevent (execution_id, code, line)
     select id, 'EXECUTION_REPAIRED', 'Repaired: it did not continue after steps of it had ended' from counted_execution
 )
-select counted_execution.id, j.id as child_of
+select counted_execution.id, j.id as begins
   from counted_execution
   left join jobs_workerjob j
     on j.execution_id = counted_execution.id and counted_execution.state = 'RUNNING' and j.state = 'PENDING'
-   and j.required_tags = array['']
+   and {{needs_no_worker(j)}}
 
 -- statement: reset_child
 -- Mark the end of a child as not propagated, so that `propagate_ends` ends the job it belongs to. Called under

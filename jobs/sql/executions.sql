@@ -1,12 +1,12 @@
 -- statement: submit_executions
 -- Store executions with their steps. Called in a transaction by `begin_executions`. Steps that depend on nothing are
 -- PENDING at once, except steps with paths, which `resolve_steps` begins. An execution is left out if its key is known or if its parent step already has a child.
--- `child_of` are steps that are executions themselves; the caller begins those. A step that a restart keeps starts as
+-- `begins` are steps that need no worker; the caller begins those. A step that a restart keeps starts as
 -- COMPLETED, and no step waits for it. If code of the earlier execution may still run, the same step of the new one
 -- waits until it has stopped. `without_worker` are the `runners` that no worker has.
 -- takes: executions jsonb, steps jsonb, edges jsonb, runners jsonb, staleness_multiplier float8,
 --   unmatched_after float8, waiting_limit int, tag_sets_limit int, owner uuid
--- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint, tag_sets bigint, stored bigint,
+-- returns: place int, execution uuid, begins uuid|null, missing_worker jsonb|null, waiting bigint, tag_sets bigint, stored bigint,
 --   without_worker jsonb|null
 -- row: SubmittedExecution
 -- counted: stored_limit bigint
@@ -79,7 +79,7 @@ submitter as materialized (
 -- counted:       from submitted
 -- counted: ),
 -- counted: {{counted_bytes}}
-select planned.place, new_executions.id as execution, step.id as child_of,
+select planned.place, new_executions.id as execution, step.id as begins,
        (select min({{missing_worker}}::text) from submitted where submitted.execution = new_executions.id)::jsonb as missing_worker,
        submitter.waiting, submitter.tag_sets,
        0::bigint
@@ -88,7 +88,7 @@ select planned.place, new_executions.id as execution, step.id as child_of,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
   from planned cross join submitter
   join new_executions on new_executions.id = planned.id
-  left join submitted step on step.execution = new_executions.id and step.action ->> 'type' = 'execution' and step.waits_for = 0
+  left join submitted step on step.execution = new_executions.id and {{needs_no_worker(step)}} and step.waits_for = 0
         and step.reads is null and not step.is_kept
 
 -- statement: list_steps_to_restart
@@ -146,7 +146,7 @@ returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
 --   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null, needs uuid[]
 -- row: StepTimes
 select j.id as job, j.step, j.state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
-       case when j.action ->> 'type' = 'execution' and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
+       case when {{needs_no_worker(j)}} and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
             then j.available_at
             else (select coalesce(a.started_at, a.claimed_at) from jobs_attempt a
                    where a.job_id = j.id order by a.number desc limit 1) end as begun_at,

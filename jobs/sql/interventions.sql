@@ -34,11 +34,12 @@ select r.id
 -- an attempt that was claimed just now. The caller uses the returned state to explain why an action does not apply.
 -- takes: job uuid, owner uuid
 -- returns: job uuid, state text, is_cancelling bool, execution uuid|null, is_step bool, kind text, is_held bool,
---   is_execution bool, is_quarantined bool, is_resubmitted bool, child uuid|null
+--   is_execution bool, is_waiting bool, is_quarantined bool, is_resubmitted bool, child uuid|null
 -- row: LockedJob
 select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
        j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
-       j.state = 'RUNNING' and j.attempt_id is null as is_execution, coalesce({{is_quarantined(j)}}, false) as is_quarantined,
+       {{runs_child(j)}} as is_execution,
+       {{is_waiting(j)}} as is_waiting, coalesce({{is_quarantined(j)}}, false) as is_quarantined,
        {{is_resubmitted(j)}} as is_resubmitted,
        (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
   from jobs_workerjob j
@@ -53,7 +54,7 @@ with acted_on as (
     update jobs_workerjob j
        set {{cancellation_of(j)}}
      where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}}
-       and (j.state = 'PENDING' or j.attempt_id is not null) and j.cancel_requested_at is null
+       and (j.state = 'PENDING' or j.attempt_id is not null or {{is_waiting(j)}}) and j.cancel_requested_at is null
  returning j.id
 ),
 {{new_action_event}}
@@ -102,7 +103,7 @@ acted_on as (select job_id as id from ended_attempts),
 with waiting as (
     update jobs_workerjob j
        set state = 'FAILED', error = %(error)s::jsonb, finished_at = clock_timestamp()
-     where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and j.state = 'PENDING'
+     where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and (j.state = 'PENDING' or {{is_waiting(j)}})
        and j.kind <> 'CELERY'
  returning j.id
 ),

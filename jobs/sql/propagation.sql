@@ -1,6 +1,6 @@
 -- statement: lock_roots
 -- Lock the roots of the trees that contain these executions. The lock of a root covers all executions of its tree, all
--- BLOCKED steps, and all steps that run a child. It must be taken before the lock of any job.
+-- BLOCKED steps, and all steps that run without a worker. It must be taken before the lock of any job.
 -- takes: executions uuid[]
 -- returns: id uuid
 select r.id
@@ -28,7 +28,10 @@ select distinct j.execution_id as id
 with recursive ended_jobs as materialized (
     select j.id, j.execution_id, j.step, j.is_hook, j.state, j.error,
            not j.is_hook and (j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure) as bars,
-           coalesce(j.state = 'SKIPPED' and 'CONDITION_FALSE' in (j.error ->> 'code', j.error ->> 'cause'), false) as by_condition
+           -- Why the step, or one before it, was skipped although no step failed.
+           case when j.state = 'SKIPPED' then coalesce(
+               j.error ->> 'cause', case when j.error ->> 'code' in ('CONDITION_FALSE', 'STEP_TIMEOUT') then j.error ->> 'code' end)
+           end as cause
       from jobs_workerjob j
      where j.execution_id = any(%(executions)s::uuid[]) and j.state in {{TERMINAL}} and not j.passed_on
        -- While its code may still run, dependents and hooks wait, as a next attempt would.
@@ -39,30 +42,32 @@ propagated_jobs as (
 ),
 dependents as materialized (
     -- No further step begins in an execution that is being cancelled.
-    select d.step_id, ended_jobs.by_condition, ended_jobs.bars and not (ended_jobs.by_condition and step.run_if_skipped) as bars
+    select d.step_id, ended_jobs.cause,
+           ended_jobs.bars and not (ended_jobs.cause is not null and step.run_if_skipped) as bars
       from ended_jobs
       join jobs_execution e on e.id = ended_jobs.execution_id and e.state = 'RUNNING'
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended_jobs.id offset 0) d
      cross join lateral (select j.run_if_skipped from jobs_workerjob j where j.id = d.step_id offset 0) step
 ),
-barred_steps (id, by_condition) as (
-    select step_id, by_condition from dependents where bars
+barred_steps (id, cause) as (
+    select step_id, cause from dependents where bars
      union
-    select d.step_id, barred_steps.by_condition
+    select d.step_id, barred_steps.cause
       from barred_steps
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = barred_steps.id offset 0) d
      cross join lateral (select j.run_if_skipped from jobs_workerjob j where j.id = d.step_id offset 0) step
-     where not (barred_steps.by_condition and step.run_if_skipped)
+     where not (barred_steps.cause is not null and step.run_if_skipped)
 ),
 skipped_steps as (
     -- The next round looks for steps that run although this one was skipped. None may below a step that failed.
     update jobs_workerjob j
-       set state = 'SKIPPED', finished_at = clock_timestamp(), passed_on = not barred.by_condition,
+       set state = 'SKIPPED', finished_at = clock_timestamp(), passed_on = barred.cause is null,
            error = jsonb_build_object('code', 'STEP_SKIPPED', 'message', 'A step that it depends on did not complete')
-               || case when barred.by_condition then '{"cause": "CONDITION_FALSE"}' else '{}' end::jsonb
-      from (select id, bool_and(by_condition) as by_condition from barred_steps group by id) barred
+               || case when barred.cause is null then '{}' else jsonb_build_object('cause', barred.cause) end
+      from (select id, case when bool_and(cause is not null) then min(cause) end as cause
+              from barred_steps group by id) barred
      where j.id = any(array[barred.id]) and j.state = 'BLOCKED'
- returning j.id, j.execution_id, j.step, j.position, barred.by_condition
+ returning j.id, j.execution_id, j.step, j.position, barred.cause
 ),
 freed_steps as (
     select step_id as id, count(*) as steps from dependents
@@ -76,13 +81,13 @@ updated_steps as (
            pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
       from freed_steps
      where j.id = any(array[freed_steps.id]) and j.state = 'BLOCKED'
- returning j.id, j.execution_id, j.state, j.action ->> 'type' as type, j.waits_for = 0 and j.reads is not null as has_paths
+ returning j.id, j.execution_id, j.state, {{needs_no_worker(j)}} as needs_no_worker, j.waits_for = 0 and j.reads is not null as has_paths
 ),
 ended_steps as (
     select execution_id as id, count(*) as steps
       from (select execution_id from ended_jobs where not is_hook
              union all
-            select execution_id from skipped_steps where not by_condition) steps
+            select execution_id from skipped_steps where cause is null) steps
      group by execution_id
 ),
 ending_executions as materialized (
@@ -195,11 +200,11 @@ new_events as (
            format('The hook %%s ended %%s: %%s', step, state, coalesce(error ->> 'message', '-'))
       from ended_jobs where is_hook and state not in ('COMPLETED', 'SKIPPED')
 )
-select 'begins' as what, id, execution_id as execution, state from updated_steps where state = 'PENDING' and type = 'execution'
+select 'begins' as what, id, execution_id as execution, state from updated_steps where state = 'PENDING' and needs_no_worker
  union all
 select 'returns', id, execution_id, null from updated_parents
  union all
-select 'returns', id, execution_id, null from skipped_steps where by_condition
+select 'returns', id, execution_id, null from skipped_steps where cause is not null
  union all
 select 'resolves', id, execution_id, null from updated_steps where has_paths
  union all

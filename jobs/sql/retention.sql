@@ -2,9 +2,10 @@
 -- Return the moments before which rows are past their retention (in seconds; null: keep all), from one reading of the
 -- clock.
 -- takes: jobs float8, executions float8, servers float8, events float8, server_heartbeats float8,
---   attempt_heartbeats float8, batches float8
+--   attempt_heartbeats float8, batches float8, signals float8
 -- returns: jobs timestamptz|null, executions timestamptz|null, servers timestamptz|null, events timestamptz|null,
---   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null, batches timestamptz|null
+--   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null, batches timestamptz|null,
+--   signals timestamptz|null
 -- row: RetentionLimits
 with clock as materialized (
     -- Jobs that the history has not counted yet are kept for up to an hour more.
@@ -17,7 +18,8 @@ select least(now - make_interval(secs => %(jobs)s), case when %(jobs)s is not nu
        now - make_interval(secs => %(events)s) as events,
        now - make_interval(secs => %(server_heartbeats)s) as server_heartbeats,
        now - make_interval(secs => %(attempt_heartbeats)s) as attempt_heartbeats,
-       now - make_interval(secs => %(batches)s) as batches
+       now - make_interval(secs => %(batches)s) as batches,
+       now - make_interval(secs => %(signals)s) as signals
   from clock
 
 -- statement: scan_jobs

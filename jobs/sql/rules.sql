@@ -1,9 +1,44 @@
+-- rule: is_waiting(j)
+-- true if step j waits for something outside of its execution. No worker holds it, so it can end at once
+(j.state = 'RUNNING' and j.wait is not null)
+
+-- rule: waits_for_answer(j)
+-- true if step j waits for an answer of a person. The condition is that of the index job_waits_for_answer
+(j.state = 'RUNNING' and (j.wait -> 'what') = '"answer"'::jsonb)
+
+-- rule: state_after(a)
+-- the state of a step after this answer
+case a.answer when 'reject' then 'FAILED' else 'COMPLETED' end
+
+-- rule: now_in_json
+-- the time now as responses have it
+((to_jsonb(clock_timestamp() at time zone 'UTC') #>> '{}') || 'Z')
+
+-- rule: runs_child(j)
+-- true if job j is an execution that runs. The condition is that of the index job_with_child
+(j.state = 'RUNNING' and j.attempt_id is null and j.wait is null)
+
+-- rule: needs_no_worker(j)
+-- true if the control plane starts job j itself: an execution or a step that waits
+(j.required_tags = array[''])
+
+-- rule: moment_in_json(w)
+-- the time `ends_at` as responses have it (null: none)
+((to_jsonb(w.ends_at at time zone 'UTC') #>> '{}') || 'Z')
+
+-- rule: signal_of(j)
+-- the id of the first signal that ends the wait of step j (null: none yet). Signals past `signal_kept` do not count
+(select s.id from jobs_signal s
+  where s.namespace = j.namespace and s.name = j.wait_signal
+    and s.created_at >= greatest((j.wait ->> 'since')::timestamptz, clock_timestamp() - make_interval(secs => %(signal_kept)s))
+  order by s.created_at, s.id limit 1)
+
 -- rule: cancellation_of(j)
 -- columns that cancel job j: a waiting job ends now, the worker of a live job is asked to stop it
-       state = case j.state when 'PENDING' then 'CANCELLED' else j.state end,
-       finished_at = case j.state when 'PENDING' then clock_timestamp() end,
-       cancel_requested_at = case when j.state in {{LIVE}} then clock_timestamp() end,
-       cancel_requested_observed = case when j.state in {{LIVE}} then observed_now() end
+       state = case when j.state = 'PENDING' or {{is_waiting(j)}} then 'CANCELLED' else j.state end,
+       finished_at = case when j.state = 'PENDING' or {{is_waiting(j)}} then clock_timestamp() end,
+       cancel_requested_at = case when j.attempt_id is not null then clock_timestamp() end,
+       cancel_requested_observed = case when j.attempt_id is not null then observed_now() end
 
 -- rule: consequences_are_handled(j)
 -- true if the end of job j has no consequences, or the caller handles them in the same transaction
@@ -20,7 +55,7 @@
 
 -- rule: halts_with_execution(j)
 -- true if step j waits or runs and must be cancelled with its execution
-((j.state = 'PENDING' or j.state in {{LIVE}} and j.attempt_id is not null)
+((j.state = 'PENDING' or j.state in {{LIVE}} and j.attempt_id is not null or {{is_waiting(j)}})
  and j.cancel_requested_at is null and not j.is_hook)
 
 -- rule: is_live(a)

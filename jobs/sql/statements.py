@@ -24,6 +24,7 @@ from jobs.sql.rows import (
     retention,
     seeding,
     selectors,
+    signals,
     step_data,
     stored_bytes,
     submission,
@@ -33,6 +34,7 @@ from jobs.sql.rows import (
     triggers,
     unique_jobs,
     verdict,
+    waits,
 )
 
 
@@ -164,6 +166,10 @@ class JobsStatements(Statements):
     list_server_lines_of_job: Statement[selectors.ServerLine]
     find_log_lines_before: Statement[selectors.FoundLine]
     find_log_lines_after: Statement[selectors.FoundLine]
+    store_signal: Statement[signals.StoredSignal]
+    list_signals_to_deliver: Statement[IdRow]
+    scan_signals: Statement[batches.ScannedIds]
+    delete_signals: Statement[batches.Deleted]
     read_paths: Statement[step_data.ReadPathsRow]
     lock_steps_to_resolve: Statement[IdRow]
     resolve_steps: Statement[step_data.ResolvedStep]
@@ -181,7 +187,7 @@ class JobsStatements(Statements):
     submit_jobs: Statement[submission.SubmittedJob]
     submit_jobs_counted: Statement[submission.SubmittedJob]
     end_overdue_attempts: Statement[heartbeats.EndedAttempts]
-    expire_jobs: Statement[sweep.ExpiredJobs]
+    expire_jobs: Statement[sweep.SweptJobs]
     fail_unmatched_jobs: Statement[sweep.UnmatchedJobs]
     list_stale_attempts: Statement[sweep.StaleAttempt]
     count_stale_attempts: Statement[sweep.CountStaleAttemptsRow]
@@ -194,3 +200,10 @@ class JobsStatements(Statements):
     find_recent_duplicate: Statement[IdRow]
     read_incidents: Statement[verdict.Incidents]
     read_cluster_figures: Statement[verdict.ClusterFigures]
+    begin_waits: Statement[IdRow]
+    end_due_waits: Statement[sweep.SweptJobs]
+    end_signalled_waits: Statement[sweep.SweptJobs]
+    settle_signals: Statement[IdRow]
+    end_timed_out_waits: Statement[sweep.SweptJobs]
+    answer_step: Statement[IdRow]
+    read_waiting_answers: Statement[waits.WaitingAnswer]

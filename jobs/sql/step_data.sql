@@ -23,7 +23,7 @@ select j.id
 -- Begin these locked steps: evaluate their conditions and replace the references in their payloads. Called with a
 -- timeout, because a path may take long.
 -- takes: steps uuid[]
--- returns: id uuid, execution uuid, state text, is_child bool
+-- returns: id uuid, execution uuid, state text, needs_no_worker bool
 -- row: ResolvedStep
 -- counted:
 with waiting as materialized (
@@ -39,7 +39,7 @@ resolved as (
            pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
       from waiting
      where j.id = any(array[waiting.id])
- returning j.id, j.execution_id, j.step, j.state, j.action ->> 'type' = 'execution' as is_child
+ returning j.id, j.execution_id, j.step, j.state, {{needs_no_worker(j)}} as needs_no_worker
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, line)
@@ -50,13 +50,13 @@ new_events as (
 -- counted:     select owner_id as owner, bytes from waiting where bytes is not null
 -- counted: ),
 -- counted: {{counted_bytes}}
-select id, execution_id as execution, state, is_child from resolved
+select id, execution_id as execution, state, needs_no_worker from resolved
 
 -- statement: fail_slow_step
 -- End a step whose paths took too long, so that it cannot hold up the ends of other steps again. If `slow_steps` steps
 -- before it were slow, it was not tried (null: it was).
 -- takes: step uuid, seconds float8, slow_steps int
--- returns: id uuid, execution uuid, state text, is_child bool
+-- returns: id uuid, execution uuid, state text, needs_no_worker bool
 -- row: SlowStep
 update jobs_workerjob j
    set state = 'FAILED', finished_at = clock_timestamp(),
@@ -66,4 +66,4 @@ update jobs_workerjob j
                else format('The paths of this step were not read, because those of %%s steps that began with it took '
                            'longer than %%s s each', %(slow_steps)s::int, %(seconds)s::float8) end)
  where j.id = %(step)s and j.state = 'BLOCKED'
-returning j.id, j.execution_id as execution, j.state, false as is_child
+returning j.id, j.execution_id as execution, j.state, false as needs_no_worker

@@ -68,7 +68,7 @@ with held as materialized (
 -- Set pending jobs to EXPIRED whose `good_until` has passed, one batch, and count them. Called by the sweep.
 -- takes: only uuid[], batch bigint
 -- returns: state text, jobs bigint, executions uuid[]|null, evaluations uuid[]|null, listed uuid[]
--- row: ExpiredJobs
+-- row: SweptJobs
 with jobs_to_expire as (
     select j.id
       from (select id from jobs_workerjob

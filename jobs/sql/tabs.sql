@@ -27,6 +27,9 @@ select 'executions', {{counted_rows(e)}}
 select 'quarantined', {{counted_rows(j)}}
   from (select namespace from jobs_workerjob j where {{is_quarantined(j)}} order by id limit %(counted)s) j
  union all
+select 'answers', {{counted_rows(j)}}
+  from (select namespace from jobs_workerjob j where {{waits_for_answer(j)}} order by id limit %(counted)s) j
+ union all
 select 'incidents', count(*), count(*) = %(counted)s
   from (select from jobs_incident where ended_at is null limit %(counted)s) i
  union all

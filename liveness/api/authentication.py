@@ -1,6 +1,7 @@
 """Authentication of callers: by a server token, or by an API token with a role."""
 
 from functools import cached_property
+from typing import Any
 
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -25,6 +26,11 @@ class Credential:
                 "A server token is valid only for calls about its own server. This call needs an API token."
             )
         return tokens.find_token(self.text)
+
+    @property
+    def person(self) -> Any:
+        """Return the signed-in user who calls, or None for a token."""
+        return None
 
     @property
     def namespaces(self) -> frozenset[str] | None:

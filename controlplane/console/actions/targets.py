@@ -63,7 +63,16 @@ SERVERS = Target(
     "server", servers_with_timing, ServerListFilter, ("state", "cordoned_by", "drain_deadline"),
     "instance:servers", "instance:server", describe_server, consequences=list_consequences,
 )  # fmt: skip
-JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")
+JOB_DECISIVE_COLUMNS = (
+    "state",
+    "kind",
+    "is_step",
+    "is_execution",
+    "is_waiting",
+    "is_cancelling",
+    "is_quarantined",
+    "is_resubmitted",
+)
 JOBS = Target(
     "job", actionable_jobs, JobListFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
     describe_job,

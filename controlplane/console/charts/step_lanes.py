@@ -135,8 +135,10 @@ def build_step_lane(times: StepTimes, step: Step, top: int, axis: Axis, now: dat
     attempts = list(step.attempts.all())
     until = step.finished_at or now
     since = min(step.available_at, attempts[0].claimed_at if attempts else until)
-    if step.child_execution:
-        add_span(lane, axis, "running", since, until, "child execution", least=0.6)
+    needs_worker = not (step.child_execution or step.wait)
+    if not needs_worker:
+        title = "child execution" if step.child_execution else "waits without a worker"
+        add_span(lane, axis, "running" if step.child_execution else "waiting", since, until, title, least=0.6)
     for attempt in attempts:
         over = attempt.finished_at or now
         add_span(lane, axis, "waiting", since, max(since, attempt.claimed_at), "waiting")
@@ -148,7 +150,7 @@ def build_step_lane(times: StepTimes, step: Step, top: int, axis: Axis, now: dat
             title = f"#{attempt.number} {attempt.state} at {over:%H:%M:%S} UTC: {attempt.reason}".rstrip(": ")
             add_end(lane, axis, attempt.state, over, title)
         since = over
-    if not step.child_execution and until > since and not (attempts and attempts[-1].finished_at is None):
+    if needs_worker and until > since and not (attempts and attempts[-1].finished_at is None):
         add_span(lane, axis, "waiting", since, until, "waiting for a worker")
     if step.finished_at and (not attempts or attempts[-1].state != step.state):
         add_end(lane, axis, step.state, step.finished_at, f"{step.state} at {step.finished_at:%H:%M:%S} UTC")

@@ -6,6 +6,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from controlplane.console.formatting import link_to_server, shorten
+from controlplane.console.presenters.jobs import describe_event
 from controlplane.core.durations import describe_exactly
 from jobs.models import Attempt
 from jobs.selectors.jobs import DetailedJob
@@ -62,6 +63,8 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
             return format_html("Running on {}{}.", name(last), before)
         case JobState.CLAIMED if last:
             return format_html("Claimed by {}{}, and about to start.", name(last), before)
+        case JobState.RUNNING if job.waiting_for:
+            return format_html("It {}. It needs no worker.", describe_event(job.waiting_for, job.now))
         case JobState.PENDING:
             return format_html("Waiting for a worker{}.", before)
         case JobState.CANCELLED:

@@ -6,14 +6,17 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.formatting import format_moment, format_tags, seconds_until, shorten, time_since
+from controlplane.console.formatting import format_moment, format_tags, seconds_until, shorten, time_since, time_until
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
+from jobs.references import is_reference
 from jobs.selectors.jobs import DetailedJob
 from jobs.sql.rows.selectors import Prospect
 from jobs.states import Flag, JobState
 
+FIELDS_NAMED = ("command", "path", "name", "task", "message", "signal", "until", "seconds")
+"""Fields of an action of which the first one describes it."""
 DESCRIPTION_LENGTH, REASON_LENGTH = 80, 100
 
 
@@ -21,7 +24,9 @@ def describe_action(action: dict[str, Any]) -> str:
     """Return a short description of what a job runs."""
     if not isinstance(action, dict):  # a person may have stored other values
         return shorten(str(action), DESCRIPTION_LENGTH)
-    code = next((action[field] for field in ("command", "path", "name", "task") if action.get(field)), "")
+    code: Any = next((action[field] for field in FIELDS_NAMED if action.get(field)), "")
+    if is_reference(code):
+        code = code["from"]
     words = " ".join(map(str, code)) if isinstance(code, list) else str(code)
     return shorten(f"{action.get('type')}: {words}", DESCRIPTION_LENGTH)
 
@@ -45,9 +50,35 @@ def describe_wait(job: DetailedJob, prospect: Prospect | None) -> tuple[str, Saf
         return "NO_MATCHING_WORKER", format_html("in {}, unless a worker with its tags becomes available", left)
     if job.cancel_requested_at and not job.finished_at:
         return "", "cancellation requested"
+    if job.waiting_for:
+        return "", describe_event(job.waiting_for, job.now)
     if job.state == JobState.PENDING and job.available_at > job.now:
         return "", format_html("not before {}", format_moment(job.available_at, job.now))
     return "", ""
+
+
+def describe_event(wait: dict[str, Any], now: datetime) -> SafeString:
+    """Return the event that a step waits for, like "waits until 18:00:00"."""
+    event = SafeString("waits")
+    if wait["what"] == "signal":
+        event = format_html("waits for the signal {}", wait["signal"])
+    elif wait["what"] == "answer":
+        event = format_html("waits for an answer: {}", wait["message"])
+    if wait["until"] is None:
+        return event
+    until = datetime.fromisoformat(wait["until"])
+    return format_html("{} until {}, in {}", event, format_moment(until, now), time_until(until, now))
+
+
+def present_answer(job: Any) -> dict[str, Any]:
+    """Return a step that waits for an answer as the page of answers lists it."""
+    wait = job.waiting_for
+    return {
+        "it": job,
+        "wait": wait,
+        "since": time_since(job.available_at, job.now),
+        "until": wait["until"] and time_until(datetime.fromisoformat(wait["until"]), job.now),
+    }
 
 
 def present_job(job: DetailedJob, prospect: Prospect | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from controlplane.console.charts.folds import FAILURES, Fold, Row, fold_alike, f
 from controlplane.console.charts.step_graph import MOST_BOXES, Graph, build_folded_graph, build_graph
 from controlplane.console.charts.step_lanes import build_steps_chart, is_within
 from controlplane.console.formatting import shorten
-from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action
+from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action, describe_event
 from controlplane.console.selectors.step_look import StepLook
 from controlplane.core.durations import describe_exactly
 from jobs import states
@@ -114,12 +114,13 @@ def present_step(step: Any, now: datetime) -> dict[str, Any]:
     seconds = None
     if last is not None and last.started_at:
         seconds = ((last.finished_at or now) - last.started_at).total_seconds()
-    elif step.child_execution:
+    elif step.child_execution or step.wait:
         seconds = ((step.finished_at or now) - step.available_at).total_seconds()
     return {
         "it": step,
         "server_state": step.server["state"] if step.server else None,
         "what": describe_action(step.action),
+        "waits": describe_event(step.waiting_for, now) if step.waiting_for else "",
         "needs": [key for key in step.depends_on if key],
         "took": describe_exactly(seconds) if seconds is not None else None,
         "log": bool(last),

@@ -18,15 +18,35 @@ from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField, MaskedField, MaskedObjectField
+from jobs.api.serializers.waits import ApprovalAction, WaitAction, WaitAnswer
 from jobs.models import Execution, ExecutionEvent, WorkerJob
-from jobs.services import execution_rows, step_data
+from jobs.services import drafts, execution_rows, step_data
 from jobs.states import EventCode, ExecutionState
 
 CONTROL_PLANE_KEY = "_server"
+FIELDS_OF_WAITS = {"key", "name", "action", "depends_on", "continue_on_failure", "when", "run_if_skipped"}
+"""Fields of a step that waits. The others are about code and workers, and it has neither."""
+NO_CODE = f"A step that waits runs no code, so it has only {', '.join(sorted(FIELDS_OF_WAITS))}."
+
+
+def known_task_actions() -> dict[str, Any]:
+    return {**ACTIONS, "execution": ChildAction}
 
 
 def known_step_actions() -> dict[str, Any]:
-    return {**ACTIONS, "execution": ChildAction}
+    return {**known_task_actions(), "wait": WaitAction, "approval": ApprovalAction}
+
+
+@extend_schema_field(
+    PolymorphicProxySerializer(
+        component_name="TaskAction", serializers=known_task_actions, resource_type_field_name="type"
+    )
+)
+class TaskActionField(ActionField):
+    """Action of a job, which may be an execution."""
+
+    def known_actions(self) -> dict[str, type[StrictSerializer]]:
+        return known_task_actions()
 
 
 @extend_schema_field(
@@ -35,7 +55,7 @@ def known_step_actions() -> dict[str, Any]:
     )
 )
 class StepActionField(ActionField):
-    """Action of a step, which may be an execution itself."""
+    """Action of a step, which may be an execution itself, a wait or an approval."""
 
     def known_actions(self) -> dict[str, type[StrictSerializer]]:
         return known_step_actions()
@@ -63,9 +83,9 @@ class HookRequest(JobRequest):
 
 
 class TaskRequest(JobRequest):
-    """Job or step. A step may be an execution itself."""
+    """Job or step. It may be an execution itself."""
 
-    action = StepActionField()
+    action = TaskActionField()
 
     def validate(self, job: dict[str, Any]) -> dict[str, Any]:
         job = super().validate(job)
@@ -91,6 +111,7 @@ class TaskRequest(JobRequest):
 
 
 class StepRequest(TaskRequest):
+    action = StepActionField()  # type: ignore[assignment]
     key = KeyField(help_text="Key of the step, unique in the execution.")
     depends_on = serializers.ListField(
         child=TextField(),
@@ -110,6 +131,12 @@ class StepRequest(TaskRequest):
     )
     require_worker = None  # type: ignore[assignment]
     unique = None  # type: ignore[assignment]
+
+    def validate(self, step: dict[str, Any]) -> dict[str, Any]:
+        step = super().validate(step)
+        if drafts.is_waiting(step) and (of_code := sorted(step.keys() - FIELDS_OF_WAITS)):
+            raise serializers.ValidationError({name: [NO_CODE] for name in of_code})
+        return step
 
 
 class Definition(StrictSerializer):
@@ -234,6 +261,7 @@ class StepAnswer(ModelAnswer):
         allow_null=True,
         help_text="Job of this step in the earlier run, if the execution is a restart.",
     )
+    waiting_for = WaitAnswer(allow_null=True, help_text="Event that the step waits for now.")
     output = AnyField()
     error = AnyField()
     left_out = serializers.ListField(
@@ -246,8 +274,8 @@ class StepAnswer(ModelAnswer):
         model = WorkerJob
         fields = (
             "key", "job", "state", "action", "depends_on", "continue_on_failure", "child", "server", "attempt_count",
-            "resubmissions", "retries", "when", "run_if_skipped", "kept", "restart_of", "output", "error",
-            "left_out", "available_at", "finished_at",
+            "resubmissions", "retries", "when", "run_if_skipped", "kept", "restart_of", "waiting_for", "output",
+            "error", "left_out", "available_at", "finished_at",
         )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from controlplane.core.rest import (
 from jobs import scan_window
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
+from jobs.api.serializers.waits import WaitAnswer
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.selectors.contents import LARGE
 from jobs.selectors.job_search import jobs_with_text
@@ -208,6 +209,7 @@ class JobAnswer(ModelAnswer):
     )
     resubmitted_as = serializers.UUIDField(allow_null=True, help_text="Latest job that repeats it.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="Execution that it runs.")
+    waiting_for = WaitAnswer(allow_null=True, help_text="Event that a step waits for now, without a worker.")
 
     class Meta:
         model = WorkerJob
@@ -216,7 +218,7 @@ class JobAnswer(ModelAnswer):
             "required_tags", "priority", "timeout_seconds", "on_worker_lost", "unmatched", "max_retries",
             "retry_delay_seconds", "retry_backoff", "retry_on", "isolation",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
-            "child", "key", "traceparent",
+            "child", "waiting_for", "key", "traceparent",
             "output", "error", "checkpoint", "checkpoint_at", "created_at", "available_at", "good_until", "finished_at",
             "attempts", "timeline", "late_reports", "left_out",
         )  # fmt: skip

@@ -11,4 +11,4 @@ class FindStalledJobsRow(NamedTuple):
 
 class ResetExecutionRow(NamedTuple):
     id: UUID
-    child_of: UUID | None
+    begins: UUID | None

@@ -8,7 +8,7 @@ from uuid import UUID
 class SubmittedExecution(NamedTuple):
     place: int
     execution: UUID
-    child_of: UUID | None
+    begins: UUID | None
     missing_worker: str | None
     waiting: int
     tag_sets: int

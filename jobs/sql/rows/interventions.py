@@ -13,6 +13,7 @@ class LockedJob(NamedTuple):
     kind: str
     is_held: bool
     is_execution: bool
+    is_waiting: bool
     is_quarantined: bool
     is_resubmitted: bool
     child: UUID | None

@@ -12,6 +12,7 @@ class RetentionLimits(NamedTuple):
     server_heartbeats: datetime | None
     attempt_heartbeats: datetime | None
     batches: datetime | None
+    signals: datetime | None
 
 
 class ScannedNumbers(NamedTuple):

@@ -13,11 +13,11 @@ class ResolvedStep(NamedTuple):
     id: UUID
     execution: UUID
     state: str
-    is_child: bool
+    needs_no_worker: bool
 
 
 class SlowStep(NamedTuple):
     id: UUID
     execution: UUID
     state: str
-    is_child: bool
+    needs_no_worker: bool

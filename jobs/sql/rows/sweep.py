@@ -5,7 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class ExpiredJobs(NamedTuple):
+class SweptJobs(NamedTuple):
     state: str
     jobs: int
     executions: list[UUID] | None

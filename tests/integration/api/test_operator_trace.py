@@ -18,6 +18,7 @@ from liveness.models import ApiToken, Brake, ServerEvent
 from tests.integration.api.test_access import LINES
 from tests.support.executions import SCRIPT, step
 from tests.support.forms import fields_of
+from tests.support.waits import approval
 
 pytestmark = pytest.mark.django_db
 
@@ -55,6 +56,7 @@ DOORS = {
     "cancel_execution": {f"POST {EXECUTION}/cancel", f"{INSTANCE}executions/cancel/"},
     "rerun_execution": {f"POST {EXECUTION}/rerun", f"{INSTANCE}executions/rerun/"},
     "restart_execution": {f"POST {EXECUTION}/restart", f"{INSTANCE}executions/restart/"},
+    "answer_execution": {f"POST {EXECUTION}/steps/<str:step>/answer", f"{INSTANCE}answers/<uuid:job>/"},
     "create_trigger": {"POST triggers", f"{TRIGGERS}add/", f"{TRIGGER_PAGES}add/"},
     "change_trigger": {
         "PATCH triggers/<uuid:trigger>", f"{ONE_TRIGGER}change/",
@@ -92,7 +94,7 @@ for operation, action in BATCHED.items():
     DOORS[action] = DOORS[action] | {f"POST batches {operation}"}
 NO_INTERVENTION = {
     # Jobs and executions of an operator are found by their owner, like those of a client.
-    "POST jobs", "POST executions",
+    "POST jobs", "POST executions", "POST signals/<str:signal>",
     # Celery beat runs these too. A run by hand does nothing else.
     "manage.py check_liveness", "manage.py sweep_jobs", "manage.py prune",
     # Commands for trials, for reading, and for the whole system in one terminal.
@@ -194,6 +196,10 @@ class World:
             run.cancel()
         return SimpleNamespace(type="execution", id=run.id)
 
+    def for_answer_execution(self, action):
+        run = self.begin(approval("ok"))
+        return SimpleNamespace(type="job", id=run.step("ok")["job"], execution=run.id)
+
     def for_create_trigger(self, action):
         return SimpleNamespace(type="trigger", id=None)
 
@@ -245,6 +251,9 @@ class World:
             body |= TRIGGER
         if method == "PATCH":
             body["priority"] = 7
+        if address.endswith("/answer"):
+            body["choice"] = "approve"
+            address = address.replace("<uuid:execution>", thing.execution).replace("<str:step>", "ok")
         path = "/" + re.sub("<[^>]+>", str(thing.id), address)
         if method == "DELETE":
             answer = self.operator.call(method, f"{path}?note={NOTE.replace(' ', '+')}", b"")
@@ -270,7 +279,7 @@ class World:
             path += "?older_than=10" if "recovery" in address else ""
             page = self.browser.get(path).content.decode()
             hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.partition("<main")[2])
-            form = {**dict(hidden), "note": NOTE}
+            form = {**dict(hidden), "note": NOTE} | ({"choice": "approve"} if "answers" in address else {})
         answer = self.browser.post(path, form)
         assert answer.status_code == 302, answer.content.decode()
 

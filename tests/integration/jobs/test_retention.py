@@ -19,7 +19,7 @@ from tests.support.queries import CapturedQueries
 from tests.support.transitions import put, way_to
 
 DAY = 86400
-NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "batches": 0, "events": 0,
+NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "batches": 0, "signals": 0, "events": 0,
            "heartbeats": 0, "partitions": 0}  # fmt: skip
 OLD = "clock_timestamp() - interval '100 days'"
 TIMES = "from generate_series(1, %s)"

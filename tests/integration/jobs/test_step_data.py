@@ -234,7 +234,7 @@ def test_a_path_that_takes_too_long_fails_its_step_and_no_other(begin, do):
     assert "took longer" in run.step("b")["error"]["message"]
 
 
-def test_a_step_that_was_not_tried_because_others_were_slow_says_so(begin, do, monkeypatch):
+def test_the_error_of_a_step_that_was_not_tried_names_the_slow_ones(begin, do, monkeypatch):
     monkeypatch.setattr(step_data, "TIMEOUT", 0.3)
     monkeypatch.setattr(step_data, "SLOW_LIMIT", 1)
     slow = "exists($.steps.a.output[*] ? ($.steps.a.output[*] == 0))"

@@ -24,7 +24,15 @@ from liveness.models import Brake, Clock, Server, ServerEvent
 from liveness.states import RETIRED
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr"
-ON_BY_DEFAULT = ("server_lost", "brake", "check_overdue", "quarantine", "no_matching_worker", "stuck_job")
+ON_BY_DEFAULT = (
+    "server_lost",
+    "brake",
+    "check_overdue",
+    "quarantine",
+    "no_matching_worker",
+    "stuck_job",
+    "answer_waits",
+)
 ONLY = {rule.upper(): False for rule in ON_BY_DEFAULT}
 ONLY = {**ONLY, "OLDEST_WAITING": None}
 
