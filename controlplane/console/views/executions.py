@@ -67,7 +67,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         row: Any = execution_summary(execution, EVENTS_SHOWN)
     except ExecutionUnknown:
         return show_not_found(request, "execution")
-    inputs = mask(row.inputs)
+    inputs, outputs = mask(row.inputs), mask(row.outputs)
     shown = {
         "title": f"Execution {row.name}",
         "trail": [HOME, ("Executions", "instance:executions")],
@@ -80,6 +80,8 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         "action_events": present_action_events(row),
         "inputs": format_json(inputs) if inputs else None,
         "inputs_left_out": count_left_out(inputs),
+        "outputs": None if outputs is None else format_json(outputs),
+        "outputs_left_out": count_left_out(outputs),
     }
     return render_page(request, "execution", shown, is_over=row.finished_at is not None)
 

@@ -31,6 +31,15 @@ def test_an_execution_is_shown_with_its_graph_its_lanes_and_its_events(begin, do
     assert f'href="{AT}/executions/{run.step("child")["child"]}/"' in shown
 
 
+def test_the_page_shows_the_outputs_of_an_execution(begin, do, staff):
+    outputs = {"rows": {"from": "$.steps.load.output.rows"}, "password": {"from": "$.steps.load.output.password"}}
+    run = begin(step("load"), outputs=outputs)
+    do("load", output={"rows": 4217, "password": "s3cr3t"})
+    shown = text(staff(checks_csrf=False).get(f"{AT}/executions/{run.id}/"))
+    assert "<h2>Outputs</h2>" in shown
+    assert "4217" in shown and "s3cr3t" not in shown
+
+
 def test_a_hostile_key_is_shown_as_text(begin, staff):
     run = begin(step("<script>alert(1)<b>"), name="<img src=x>")
     browser = staff(checks_csrf=False)
