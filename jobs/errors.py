@@ -303,6 +303,13 @@ class NotWaiting(Problem):
     code = "not_waiting"
 
 
+class LimitUnknown(Problem):
+    """The limit has no rule of this pattern in the namespace."""
+
+    status = 404
+    code = "not_found"
+
+
 class BatchUnknown(Problem):
     """The bulk action does not exist or is not yours."""
 

@@ -35,8 +35,8 @@ def submit(
     """Submit a job in the caller's transaction and return its id.
 
     `options` are the fields of `POST /jobs`: tags, priority, timeout_seconds, available_at, good_until, max_retries,
-    key, unique and so on. Only workers of the namespace get the job. The same `key` again returns the same job. All
-    jobs of the project's code have one owner, without a limit of waiting jobs.
+    key, unique, limits and so on. Only workers of the namespace get the job. The same `key` again returns the same
+    job. All jobs of the project's code have one owner, without a limit of waiting jobs.
 
     Raise rest_framework's ValidationError if the API would respond with 400; its `detail` names the field. Raise a
     Problem with `code` and `detail` if the API would refuse the job otherwise.

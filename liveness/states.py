@@ -67,6 +67,7 @@ class Subject(Described):
     TRIGGER = "trigger", "A trigger, by its id."
     ATTEMPTS = "attempts", "All stale attempts, of any owner."
     TOKEN = "token", "An API token, by its id."
+    LIMIT = "limit", "A limit, by the pattern of its rule."
     BRAKE = "brake", "The brake on one type of server."
     INSTANCE = "instance", "The whole control plane."
 

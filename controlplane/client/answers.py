@@ -83,6 +83,8 @@ class Job(TypedDict):
     retry_backoff: str
     retry_on: list[str] | None
     isolation: str | None
+    limits: dict[str, int]
+    parked_by: dict[str, str] | None
     resubmissions: int
     retries: int
     resubmission_of: str | None
@@ -112,6 +114,34 @@ class NewJob(Job):
     """Job in the response to its submission. `duplicate` is True if a job with the same unique key already existed."""
 
     duplicate: bool
+
+
+class Limit(TypedDict):
+    """Rule of a limit."""
+
+    pattern: str
+    namespace: str
+    running: int | None
+    starts: int | None
+    per_seconds: float | None
+    note: str
+    by: str
+    created_at: str
+    changed_at: str
+
+
+class LimitKey(TypedDict):
+    """Key in use. `used` and `allowed` count slots, `parked` counts jobs."""
+
+    key: str
+    used: int
+    allowed: int | None
+    parked: int
+    oldest_at: str | None
+
+
+class LimitWithKeys(Limit):
+    keys: list[LimitKey]
 
 
 class LogLine(TypedDict):

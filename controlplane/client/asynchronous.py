@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from controlplane.client.batches import BatchCalls
+from controlplane.client.limits import LimitCalls
 from controlplane.client.session import STOP
 
 P = ParamSpec("P")
@@ -18,7 +19,7 @@ T = TypeVar("T")
 END: Any = object()
 
 
-class Client(BatchCalls):
+class Client(LimitCalls, BatchCalls):
     """Client of one control plane. It may be shared between threads.
 
     `url` and the token come from the arguments, the file, or CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout` limits
@@ -119,6 +120,10 @@ class AsyncClient:
     triggers = iterated(Client.triggers)
     trigger = in_thread(Client.trigger)
     evaluate = in_thread(Client.evaluate)
+    set_limit = in_thread(Client.set_limit)
+    limits = iterated(Client.limits)
+    limit = in_thread(Client.limit)
+    delete_limit = in_thread(Client.delete_limit)
     servers = iterated(Client.servers)
     server = in_thread(Client.server)
     server_events = iterated(Client.server_events)

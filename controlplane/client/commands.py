@@ -45,6 +45,22 @@ def list_queues(client: Client, given: Namespace, out: Output) -> int:
     return _list(client.queues, given, out, views.QUEUES, "tag")
 
 
+def list_limits(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.limits, given, out, views.LIMITS)
+
+
+def set_limit(client: Client, given: Namespace, out: Output) -> int:
+    names = ("running", "starts", "per_seconds", "note", "namespace")
+    rule = client.set_limit(given.pattern, **{name: getattr(given, name) for name in names})
+    out.document(rule) if out.is_json else out.line(rule["pattern"])
+    return 0
+
+
+def delete_limit(client: Client, given: Namespace, out: Output) -> int:
+    client.delete_limit(given.pattern, note=given.note, namespace=given.namespace)
+    return 0
+
+
 def list_batches(client: Client, given: Namespace, out: Output) -> int:
     page = min(given.limit or LARGEST_PAGE, LARGEST_PAGE)
     found = client.batches(state=given.state, operation=given.operation, page=page)
@@ -138,6 +154,8 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
     options = {name: getattr(given, name) for name in (*names, "require_worker") if getattr(given, name) is not None}
     if given.payload is not None:
         options["payload"] = parse_json(given.payload, "--payload")
+    if given.limits:
+        options["limits"] = given.limits
     if given.unique is not None:
         options["unique"] = {"key": given.unique}
     if given.file:

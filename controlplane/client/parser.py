@@ -79,6 +79,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     listing("executions", commands.list_executions, "executions, latest first", "state", "name", "key", "trigger")
     command("execution", commands.show_execution, "one execution, with its steps", "execution")
     listing("triggers", commands.list_triggers, "triggers, latest first")
+    _add_limits(command, listing)
     add = command("events", commands.list_events, "events of a server or of everything: transitions and actions")
     add("server", metavar="SERVER", nargs="?", help="only events of this server (default: events of everything)")
     add("-f", "--follow", action="store_true", help="continue with new events until interrupted")
@@ -205,6 +206,21 @@ def _add_batches(command: Callable[..., Callable[..., Any]]) -> None:
     add("--note", default="", help="reason, recorded with your name and the time")
 
 
+def _add_limits(command: Callable[..., Callable[..., Any]], listing: Callable[..., None]) -> None:
+    listing("limits", commands.list_limits, "rules of limits, latest first")
+    add = command("set-limit", commands.set_limit, "set the rule of a key, or of each key under a prefix: customer:*")
+    add("pattern", metavar="KEY")
+    add("--running", type=whole, metavar="N", help="slots that may be held at once")
+    add("--starts", type=whole, metavar="N", help="jobs that may start in the duration of --per")
+    add("--per", type=duration, dest="per_seconds", metavar="DURATION")
+    add("--note", default="", help="reason, recorded with your name and the time")
+    _add_namespace(add)
+    add = command("delete-limit", commands.delete_limit, "delete the rule of a key or prefix")
+    add("pattern", metavar="KEY")
+    add("--note", default="", help="reason, recorded with your name and the time")
+    _add_namespace(add)
+
+
 def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     add = command("submit", commands.submit, "submit a job: a command, or one that the options describe")
     add(
@@ -224,6 +240,7 @@ def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     add("--max-retries", type=whole, metavar="N", help="number of retries after an error of its code")
     add("--key", help="idempotency key: with the same key, no second job is submitted")
     add("--unique", metavar="KEY", help="unique key: while a job with it waits or runs, that job is returned")
+    add("--limit", action="append", dest="limits", metavar="KEY", help="key whose limit counts; may be repeated")
     add("--unmatched", choices=("fail", "wait"), help="what to do when no worker alive has its tags")
     add("--on-worker-lost", choices=("RESUBMIT", "FAIL"))
     add("--require-worker", action="store_const", const=True, help="refuse the job if no worker can run it now")

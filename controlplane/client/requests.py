@@ -28,6 +28,7 @@ class JobOptions(TypedDict, total=False):
     retry_backoff: Literal["fixed", "exponential"]
     retry_on: list[str] | None
     isolation: Literal["process"] | None
+    limits: list[str] | Mapping[str, int]
     require_worker: bool
     key: str
     unique: Mapping[str, Any]
@@ -44,6 +45,7 @@ class ChangedFields(TypedDict, total=False):
     timeout_seconds: float | None
     max_retries: int
     payload: Any
+    limits: list[str] | Mapping[str, int]
 
 
 class ExecutionOptions(TypedDict, total=False):

@@ -25,7 +25,7 @@ JOBS = {
     "tries": lambda job: len(job["attempts"]),
     "created": lambda job: time_text(job["created_at"]),
     "finished": lambda job: time_text(job["finished_at"]),
-    "remarks": lambda job: ", ".join([*job["flags"], *([job["error"]["code"]] if job["error"] else [])]),
+    "remarks": lambda job: ", ".join([*job["flags"], *parked_words(job), *error_words(job)]),
 }
 EXECUTIONS = {
     "id": lambda execution: execution["id"],
@@ -53,6 +53,15 @@ QUEUES = {
     "oldest": lambda queue: time_text(queue["oldest_at"]),
     "workers": lambda queue: queue["workers"],
 }
+LIMITS = {
+    "pattern": lambda rule: rule["pattern"],
+    "namespace": lambda rule: rule["namespace"],
+    "running": lambda rule: "" if rule["running"] is None else rule["running"],
+    "starts": lambda rule: "" if rule["starts"] is None else f"{rule['starts']} in {rule['per_seconds']:g} s",
+    "note": lambda rule: rule["note"],
+    "by": lambda rule: rule["by"],
+    "changed": lambda rule: time_text(rule["changed_at"]),
+}
 BATCHES = {
     "id": lambda batch: batch["id"],
     "operation": lambda batch: batch["operation"],
@@ -78,6 +87,15 @@ def event(event: Mapping[str, Any]) -> str:
     values = (column(event) for column in EVENTS.values())
     at, *words = (text for text in values if text)
     return "  ".join([at, f"{subject['type']} {name}", *words])
+
+
+def parked_words(job: Mapping[str, Any]) -> list[str]:
+    """Return why a job is parked, in words."""
+    return [f"limited by {key}" for key in [(job.get("parked_by") or {}).get("limit")] if key]
+
+
+def error_words(job: Mapping[str, Any]) -> list[str]:
+    return [job["error"]["code"]] if job["error"] else []
 
 
 def server(item: Mapping[str, Any], out: Output) -> None:
@@ -137,10 +155,18 @@ def placement(item: Mapping[str, Any], out: Output) -> None:
     rows = [[one["server"]["name"], "eligible", f"load {one['load']:g}"] for one in item["eligible"]]
     rows += [[one["server"]["name"], one["filter"], one["detail"]] for one in item["ruled_out"]]
     if begins := item["waiting_for"]:
-        server = (begins.get("server") or {}).get("name")
-        waits = f"until {server} has stopped it, or must have" if server else f"until {time_text(begins['until'])}"
-        out.fields({"waits": waits}, ("waits",))
+        out.fields({"waits": waiting_words(begins)}, ("waits",))
     out.table(["server", "filter", "detail"], rows)
+
+
+def waiting_words(begins: Mapping[str, Any]) -> str:
+    """Return what a job waits for, in words."""
+    match begins["what"]:
+        case "limit":
+            return f"for a slot of {begins['limit']}"
+        case "stop":
+            return f"until {begins['server']['name']} has stopped it, or must have"
+    return f"until {time_text(begins['until'])}"
 
 
 def instance(item: Mapping[str, Any], out: Output) -> None:

@@ -88,6 +88,7 @@ ENTRIES = (
     NavEntry("maintenance", "Maintenance & brake", "M10 2a4 4 0 00-3.6 5.6L2 12l2 2 4.4-4.4A4 4 0 1010 2z", CONTROL,
              shows="server", is_about_instance=True, key="m", below=("brake",),
              counts={"maintenances": "active", "brakes": "engaged"}, is_grave=True),
+    NavEntry("limits", "Limits", "M3 13a6.5 6.5 0 1110 0M8 10l3-4", CONTROL, shows="job"),
     NavEntry("recovery", "Manual recovery", "M3 8a5 5 0 105-5M3 3v3h3", CONTROL,
              shows="job", is_about_instance=True, key="r"),
     NavEntry("admin:liveness_apitoken_changelist", "API tokens",

@@ -48,6 +48,10 @@ COUNTERS: dict[str, tuple[list[str], str]] = {
     ),
     "late_reports": ([], "Superseded reports: refused and kept, because the worker no longer had the attempt."),
     "rows_left_out": (["step"], "Rows that could not be written, counted at each try."),
+    "limit_repairs": (
+        ["what"],
+        "Slots and jobs that only the sweep freed. 0 in a healthy system.",
+    ),
     "quarantined": ([], f"Jobs that failed with {' or '.join(QUARANTINED)}."),
 }
 HISTOGRAMS: dict[str, tuple[list[str], str]] = {

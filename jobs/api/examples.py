@@ -32,6 +32,11 @@ CHANGE = OpenApiExample(
     {"priority": 10, "available_at": None, "note": "the customer waits"},
     request_only=True,
 )
+LIMIT = OpenApiExample(
+    "At most two jobs of each customer at once, and ten starts a second",
+    {"running": 2, "starts": 10, "per_seconds": 1, "note": "their server is small"},
+    request_only=True,
+)
 EXECUTION = OpenApiExample(
     "Two steps, and a hook that runs after a failure",
     {

@@ -6,6 +6,7 @@ from jobs.api import (
     hints,
     history,
     instance,
+    limits,
     logs,
     queues,
     recovery,
@@ -55,5 +56,7 @@ urlpatterns = [
     path("triggers/<uuid:trigger>", triggers.TriggerView.as_view()),
     path("triggers/<uuid:trigger>/evaluate", triggers.EvaluateTriggerView.as_view()),
     path("executions/<uuid:execution>/steps/<str:step>/answer", executions.AnswerStepView.as_view()),
+    path("limits", limits.LimitsView.as_view()),
+    path("limits/<path:pattern>", limits.LimitView.as_view()),
     path("executions/<uuid:execution>/steps/<str:step>/logs", executions.StepLogsView.as_view()),
 ]

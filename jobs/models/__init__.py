@@ -11,6 +11,7 @@ from jobs.models.batches import Batch, BatchItem
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.jobs import WorkerJob
+from jobs.models.limits import LimitBucket, LimitRule, LimitSlot, LimitTurn
 from jobs.models.signals import Signal
 from jobs.models.stored import StoredBytes
 from jobs.models.taken import TakenAttempt
@@ -29,6 +30,10 @@ __all__ = [
     "HistoryWatermark",
     "Incident",
     "LateReport",
+    "LimitBucket",
+    "LimitRule",
+    "LimitSlot",
+    "LimitTurn",
     "LogLine",
     "Signal",
     "StepDependency",

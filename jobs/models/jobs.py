@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pgtrigger
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.fields.json import KT
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
@@ -91,6 +94,10 @@ class WorkerJob(models.Model):
         db_index=False,
         help_text="Ended job that it repeats.",
     )
+    limits = models.JSONField(null=True, help_text="Slots that it needs, by key.")
+    parked_by = models.JSONField(
+        null=True, help_text="Why it may not be claimed although it is PENDING: `limit` with its key. Null: it may."
+    )
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
     traceparent = models.TextField(null=True, help_text="Trace in which it was submitted (W3C).")
     attempt_traceparent = models.TextField(
@@ -169,7 +176,24 @@ class WorkerJob(models.Model):
                 "available_at",
                 "id",
                 name="job_to_claim",
-                condition=Q(state=JobState.PENDING),
+                condition=Q(state=JobState.PENDING, parked_by__isnull=True),
+            ),
+            models.Index(
+                KT("parked_by__limit"),
+                "namespace",
+                "required_tags",
+                F("priority").desc(),
+                "available_at",
+                "id",
+                name="job_parked",
+                condition=Q(state=JobState.PENDING, parked_by__isnull=False),
+            ),
+            # The claimable jobs of a key. There are few: about as many as it has free slots.
+            GinIndex(
+                "limits",
+                name="job_with_limits",
+                fastupdate=False,
+                condition=Q(state=JobState.PENDING, parked_by__isnull=True, limits__isnull=False),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
             models.Index(
@@ -234,11 +258,23 @@ class WorkerJob(models.Model):
             ),
             models.Index(fields=["owner"], name="job_to_send", condition=Q(send_requested_at__isnull=False)),
         ]
-        triggers = build_transition_guards(
-            states.legal_transitions(states.JOB_TRANSITIONS),
-            states.JOB_INITIAL,
-            or_begins="NEW.is_kept AND NEW.state = 'COMPLETED'",
-        )
+        triggers = [
+            *build_transition_guards(
+                states.legal_transitions(states.JOB_TRANSITIONS),
+                states.JOB_INITIAL,
+                or_begins="NEW.is_kept AND NEW.state = 'COMPLETED'",
+            ),
+            # A waiting job that leaves passes its turn on to the other jobs of its keys.
+            pgtrigger.Trigger(
+                name="pass_turn",
+                operation=pgtrigger.UpdateOf("state"),
+                when=pgtrigger.After,
+                condition=pgtrigger.Condition(
+                    "OLD.limits IS NOT NULL AND OLD.state = 'PENDING' AND NEW.state NOT IN ('PENDING', 'CLAIMED')"
+                ),
+                func="INSERT INTO jobs_limitturn (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;",
+            ),
+        ]
 
     def __str__(self) -> str:
         return str(self.id)

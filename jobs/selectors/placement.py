@@ -48,6 +48,8 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         waiting_for = {"what": "stop", "until": None, "server": json.loads(rows[0].stops_on)}
     elif until is not None:
         waiting_for = {"what": "available_at", "until": until}
+    elif rows[0].parked_by is not None:
+        waiting_for = {"what": "limit", "until": None, "limit": json.loads(rows[0].parked_by)["limit"]}
     return {
         "eligible": eligible,
         "ruled_out": ruled_out,

@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "good_until": None,
     "traceparent": None,
     "isolation": None,
+    "limits": None,
     "available_at": None,
 }
 """Default values of a submitted job, the same as in the rule `job_values` of jobs/sql/rules.sql."""
@@ -52,7 +53,7 @@ class UntouchedJob:
     flags: tuple[str, ...] = ()
     duplicate = False
     resubmissions = retries = 0
-    payload_from = None
+    payload_from = parked_by = None
     resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
     waiting_for = cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
@@ -80,9 +81,10 @@ class Submitted(NamedTuple):
 
 
 def stays_untouched(content: Mapping[str, Any]) -> bool:
-    """Return True if a job with this content has not begun when it is stored, and cannot have a flag yet."""
-    is_execution = content["action"]["type"] == "execution"
-    return not is_execution and content.get("unmatched") != Unmatched.WAIT and conf().unmatched_after is not None
+    """Return True if a job with this content has not begun when it is stored, and cannot be flagged or parked yet."""
+    if content["action"]["type"] == "execution" or content.get("limits") is not None:
+        return False
+    return content.get("unmatched") != Unmatched.WAIT and conf().unmatched_after is not None
 
 
 def submitted_jobs(submitted: Sequence[Submitted], *, are_whole: bool) -> list[Any]:

@@ -14,7 +14,7 @@ from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import isolate_row, retried_atomic
 from jobs.errors import CancelRequested, ExecutionUnknown
 from jobs.models import Execution
-from jobs.services import guards
+from jobs.services import guards, limits
 from jobs.services.executions import advance_executions
 from jobs.sql import sql
 from liveness.services.action_events import ActionSubject, record_action
@@ -96,6 +96,8 @@ def halt_tree(root: UUID) -> None:
 def halt_batch_of_tree(root: UUID) -> int:
     rows = sql.halt_steps.after(sql.lock_roots).fetch_rows(executions=[root], root=root, batch=BATCH)
     advance_executions({row.execution for row in rows})
+    if rows:
+        limits.settle_soon()
     return len(rows)
 
 

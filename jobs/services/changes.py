@@ -1,4 +1,5 @@
-"""Changes of jobs that wait: their priority, the time from which they may start, tags, timeout, retries and payload."""
+"""Changes of jobs that wait: their priority, the time from which they may start, tags, timeout, retries, payload
+and limits."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,7 +20,7 @@ from jobs import tags
 from jobs.conf import conf
 from jobs.errors import AlreadyStarted, CeleryTask, ImpossibleChange, JobUnknown, StepHasChild
 from jobs.models import StoredBytes, WorkerJob
-from jobs.services import drafts, stored_bytes, waiting_tag_sets
+from jobs.services import drafts, limits, stored_bytes, waiting_tag_sets
 from jobs.services.hints import announce_work
 from jobs.services.refusals import refuse_over_quota, refuse_too_many_tag_sets
 from jobs.sql import sql
@@ -27,7 +28,7 @@ from jobs.states import JobKind, JobState
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
-CHANGEABLE = ("priority", "available_at", "tags", "timeout_seconds", "max_retries", "payload")
+CHANGEABLE = ("priority", "available_at", "tags", "timeout_seconds", "max_retries", "payload", "limits")
 LARGEST_SHOWN = 1000
 """Bytes of JSON of a payload that an event shows. Of a larger one it shows the size."""
 
@@ -86,6 +87,7 @@ def change_job(
         row.pending_observed = ObservedNow()
         fields |= {"required_tags", "pending_observed"}
         limit_tag_sets(row, client)
+    fields |= pass_turns(row, old)
     before = stored_size(job) if "payload" in old else 0
     row.save(update_fields=sorted(fields))
     if "payload" in old:
@@ -93,6 +95,22 @@ def change_job(
     record_action("change_job", by, note, ActionSubject(SubjectType.JOB, job), changes=shown)
     if fields & {"priority", "available_at", "tags"}:
         announce_work()
+    limits.settle_soon()
+
+
+def pass_turns(row: WorkerJob, old: Mapping[str, Any]) -> set[str]:
+    """Unpark a job whose place among the jobs of its keys changes, and return the fields to save.
+
+    The settlement after the commit parks it again if it has no slot.
+    """
+    keys = {*(row.limits or {}), *(old.get("limits") or {})}
+    if not keys or not old.keys() & {"limits", "priority", "available_at", "tags"}:
+        return set()
+    sql.note_turns.fetch_rows(keys=sorted(keys))
+    if "limit" not in (row.parked_by or {}):
+        return set()
+    row.parked_by = None
+    return {"parked_by"}
 
 
 def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:

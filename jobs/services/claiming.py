@@ -14,6 +14,7 @@ from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, NotAWorker, NotRunningYet, ServerCordoned, ServerInMaintenance
 from jobs.models import WorkerJob
+from jobs.services import limits
 from jobs.services.claim_floors import floors
 from jobs.services.hints import announcer
 from jobs.sql import sql
@@ -61,8 +62,13 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, a
     A call with the same `request_id` returns the same attempts. Raises the error that explains why a server gets no
     work (see `refuse_claim`).
     """
+    if announcer.enabled:
+        limits.regular_look.take()
     try:
         rows = fetch_claimed_rows(token, limit, request_id, ahead=ahead)
+        if rows[0].parked and rows[0].id is None:
+            # It met only jobs that may not start. Behind them others may wait.
+            rows = fetch_claimed_rows(token, limit, request_id, ahead=ahead)
     except DatabaseError as error:
         if is_transient_error(error):
             raise
@@ -101,6 +107,8 @@ def fetch_claimed_rows(
     )
     if known and rows[0].seen is not None:
         floors.learn(token.server, known, rows[0].seen)
+    if rows[0].parked:
+        limits.settle_soon()
     if rows[0].server is None:
         refuse_claim(token, rows[0].obstacle)
     return rows

@@ -15,7 +15,8 @@ from liveness.services import tokens
 
 def needs_no_check(job: dict[str, Any]) -> bool:
     """Return True if a job may be stored without looking at workers and limits."""
-    return job.get("unmatched") == Unmatched.WAIT and "unique" not in job and conf().stored_bytes_limit is None
+    has_rules = "unique" in job or job.get("limits")
+    return job.get("unmatched") == Unmatched.WAIT and not has_rules and conf().stored_bytes_limit is None
 
 
 def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:

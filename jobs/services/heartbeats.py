@@ -18,7 +18,7 @@ from controlplane.core.transactions import record_left_out, retry_from_start, ru
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt
-from jobs.services import propagation, taken_attempts
+from jobs.services import limits, propagation, taken_attempts
 from jobs.services.recovery import log_ended_attempts
 from jobs.sql import sql
 from jobs.sql.rows.heartbeats import RecordedHeartbeat, RecordedPlainHeartbeat
@@ -115,6 +115,7 @@ def record_worker_heartbeat(
     row = record_beat_of_worker(token, beat, held, holders)
     if held.stopped:
         pass_on_stops(held.stopped)
+        limits.settle_soon()
     return row
 
 

@@ -19,7 +19,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import AlreadyResubmitted, CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
 from jobs.models import Attempt, WorkerJob
-from jobs.services import cancellation, executions, guards, propagation
+from jobs.services import cancellation, executions, guards, limits, propagation
 from jobs.services.hints import announce_work
 from jobs.services.refusals import refuse_over_quota
 from jobs.services.stored_bytes import counting
@@ -182,6 +182,8 @@ def apply_statements(
         before, done = apply_with_consequences(apply_once)
     if any(done):
         log_action(action, by, note, ActionSubject(SubjectType.JOB, job))
+    if before.is_limited:
+        limits.settle_soon()
     return before, done
 
 

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from controlplane.core.database.errors import describe
 from controlplane.core.transactions import is_database_down
-from jobs.services import clock, failover, recovery, taken_attempts
+from jobs.services import clock, failover, limits, recovery, taken_attempts
 from jobs.sql import sql
 from liveness.services import detection
 from liveness.services.transitions import log_transition
@@ -37,6 +37,7 @@ def check_liveness() -> dict[str, Any]:
         "disconnected": detection.disconnect_silent_servers,
         "recovered": recovery.recover_attempts,
         "released": taken_attempts.release_taken_attempts,
+        "unparked": limits.settle_left,
         "listed": failover.forget_unheard_servers,
         "inactive": detection.deactivate_servers,
         "not_running": retire_servers,

@@ -12,7 +12,7 @@ from jobs.errors import KeyTaken, TryAgain
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
-from jobs.services import executions, stored_bytes, waiting_counts, waiting_tag_sets
+from jobs.services import executions, limits, stored_bytes, waiting_counts, waiting_tag_sets
 from jobs.services.drafts import is_execution
 from jobs.services.hints import announce_new_work
 from jobs.services.refusals import (
@@ -235,6 +235,8 @@ def note_stored(wanted: Wanted, stored: list[SubmittedJob]) -> dict[int, Submitt
     rows = {row.place: row for row in stored}
     if stored:
         announce_new_work()
+        if any("limits" in draft for draft in wanted.drafts):
+            limits.settle_soon()
     new: dict[int, list[dict[str, Any]]] = {}
     for draft in wanted.drafts:
         if draft["place"] in rows:

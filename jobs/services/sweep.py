@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from controlplane.core.database.errors import describe
 from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
-from jobs.services import cancellation, execution_repair, recovery
+from jobs.services import cancellation, execution_repair, limits, recovery
 from jobs.sql import sql
 from jobs.sql.rows.sweep import StaleAttempt
 from liveness.services.action_events import ActionSubject, record_action
@@ -32,9 +32,9 @@ class SweepFailed(Exception):
 def run_sweep() -> dict[str, dict[str, int]]:
     """Run one recovery sweep: stale claims and runners, timeouts, unmatched jobs, torn executions.
 
-    Return, for each of these, how many jobs or executions it ended in which state. Torn executions come last, because
-    the others end jobs of executions. Raises SweepFailed at the
-    end if a step failed.
+    Return, for each of these, how many jobs or executions it ended in which state. Torn executions come after
+    the steps that end jobs of executions. Limits come last, because the other steps free slots. Raises SweepFailed
+    at the end if a step failed.
     """
     done: dict[str, dict[str, int]] = {}
     failed = []
@@ -45,6 +45,7 @@ def run_sweep() -> dict[str, dict[str, int]]:
         "unmatched": fail_unmatched_jobs,
         "timed_out": cancellation.cancel_overdue_executions,
         "repaired": execution_repair.repair_executions,
+        "limits": limits.repair_limits,
     }
     for name, step in steps.items():
         try:

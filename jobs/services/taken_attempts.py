@@ -11,7 +11,7 @@ import structlog
 
 from controlplane.core.transactions import isolate_row, retried_atomic
 from jobs.conf import conf
-from jobs.services import executions
+from jobs.services import executions, limits
 from jobs.services.hints import announce_work
 from jobs.sql import sql
 
@@ -29,6 +29,7 @@ def release_taken_attempts() -> int:
             )  # fmt: skip
     if released:
         announce_work()
+        limits.settle_soon()
     pass_on_freed_ends()
     return len(released)
 

@@ -11,12 +11,14 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 -- There is always at least one row: a row without an attempt means that the worker gets no job.
 -- `known` are the sets of tags of an earlier claim (`tags`), each with its floors (`priority`, and the position `at`, `id`
 -- where its waiting jobs begin). Dead index entries before a floor are not read. `seen` is what this claim saw, for the
--- next one; see jobs/services/claim_floors.py. Without `known` nothing is remembered.
+-- next one; see jobs/services/claim_floors.py. Without `known` nothing is remembered. A job whose limits leave it no slot
+-- is parked; `parked` counts these.
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, ahead bigint, only uuid[], most bigint,
 --   known jsonb
 -- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
 --   payload jsonb|null, payload_from jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
---   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null, isolation text|null, seen jsonb|null
+--   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null, isolation text|null, seen jsonb|null,
+--   parked bigint
 -- row: GivenAttempt
 with recursive caller as (
     select s.id, s.namespace, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
@@ -51,8 +53,8 @@ floors as materialized (
      cross join lateral jsonb_to_recordset(known.floors) as known_floor (priority int, at timestamptz, id uuid)
       left join lateral (
            select j.available_at, j.id from jobs_workerjob j
-            where j.state = 'PENDING' and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags
-              and j.priority = known_floor.priority
+            where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
+              and j.required_tags = tag_sets.required_tags and j.priority = known_floor.priority
               and (j.available_at, j.id) >= (known_floor.at, known_floor.id)
             order by j.available_at, j.id limit 1) oldest on true
 ),
@@ -68,7 +70,7 @@ segments as materialized (
              union all select namespace, required_tags, priority from floors) edges
 ),
 picked_jobs as (
-    select waiting_jobs.id as job_id, waiting_jobs.required_tags, waiting_jobs.priority
+    select waiting_jobs.id as job_id, waiting_jobs.required_tags, waiting_jobs.priority, waiting_jobs.limits
       from worker
      cross join tag_sets
      cross join lateral (
@@ -79,10 +81,10 @@ picked_jobs as (
                     order by segments.most desc) segment
             cross join lateral (
                   select * from (
-                   select j.id, j.priority, j.available_at
+                   select j.id, j.priority, j.available_at, j.limits
                      from jobs_workerjob j
-                    where segment.id is not null and j.state = 'PENDING' and j.namespace = tag_sets.namespace
-                      and j.required_tags = tag_sets.required_tags and j.priority = segment.most
+                    where segment.id is not null and j.state = 'PENDING' and j.parked_by is null
+                      and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority = segment.most
                       and (j.available_at, j.id) >= (segment.available_at, segment.id)
                       and {{may_be_claimed_by(worker, j)}}
                     order by j.available_at, j.id
@@ -90,10 +92,10 @@ picked_jobs as (
                       for no key update skip locked) of_priority
                    union all
                   select * from (
-                   select j.id, j.priority, j.available_at
+                   select j.id, j.priority, j.available_at, j.limits
                      from jobs_workerjob j
-                    where segment.id is null and j.state = 'PENDING' and j.namespace = tag_sets.namespace
-                      and j.required_tags = tag_sets.required_tags and j.priority <= segment.most
+                    where segment.id is null and j.state = 'PENDING' and j.parked_by is null
+                      and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority <= segment.most
                       and j.priority >= segment.least
                       and {{may_be_claimed_by(worker, j)}}
                     order by j.priority desc, j.available_at, j.id
@@ -121,10 +123,10 @@ seen as materialized (
 ),
 fitting as (
     -- Only as many jobs as fit into one response, but always the first one. The next claim gets the others.
-    select sized.job_id
-      from (select picked_jobs.job_id, size.bytes, sum(size.bytes) over (
+    select sized.job_id, sized.place, sized.limits
+      from (select picked_jobs.job_id, picked_jobs.place, picked_jobs.limits, size.bytes, sum(size.bytes) over (
                        order by picked_jobs.place rows between unbounded preceding and current row) as total
-              from (select job_id, row_number() over () as place from picked_jobs) picked_jobs
+              from (select job_id, limits, row_number() over () as place from picked_jobs) picked_jobs
              cross join lateral (
                    select octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0)
                           + coalesce(octet_length(j.checkpoint::text), 0) as bytes
@@ -133,18 +135,43 @@ fitting as (
            ) sized
      where sized.total - sized.bytes < %(most)s
 ),
+granted_slots as materialized (
+    -- A job with limits gets all its slots or none. The function is not called if no job of this claim has limits.
+    select granted.job, granted.missing
+      from (select array_agg(fitting.job_id order by fitting.place) as jobs,
+                   array_agg(fitting.limits order by fitting.place) as limits
+              from fitting where fitting.limits is not null having count(*) > 0) limited
+     cross join lateral grant_slots(limited.jobs, limited.limits, (select worker.namespace from worker)) granted
+),
+parked_jobs as (
+    update jobs_workerjob j
+       set parked_by = jsonb_build_object('limit', granted_slots.missing)
+      from granted_slots
+     where j.id = any(array[granted_slots.job]) and granted_slots.missing is not null
+ returning j.limits
+),
+new_turns as (
+    insert into jobs_limitturn (key) select distinct keys.key from parked_jobs, jsonb_object_keys(parked_jobs.limits) keys (key)
+),
 claimed_jobs as (
     update jobs_workerjob j
        set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = j.attempt_count + 1
-     where j.id = any(array(select job_id from fitting))
- returning j.attempt_id as id, j.attempt_count as number, j.id as job_id
+     where j.id = any(array(select job_id from fitting
+                             where limits is null or job_id in (select job from granted_slots where missing is null)))
+ returning j.attempt_id as id, j.attempt_count as number, j.id as job_id, j.limits, j.namespace
+),
+new_slots as (
+    insert into jobs_limitslot (key, namespace, attempt_id, amount)
+    select needed.key, claimed_jobs.namespace, claimed_jobs.id, needed.value::int
+      from claimed_jobs cross join lateral jsonb_each_text(claimed_jobs.limits) needed
+     where claimed_jobs.limits is not null
 ),
 new_attempts as (
     insert into jobs_attempt (id, job_id, number, server_id, request_id, alive_observed)
     select id, job_id, number, %(server)s, %(request)s, (select observed_now()) from claimed_jobs
 ),
 given_attempts as (
-    select * from claimed_jobs
+    select id, number, job_id from claimed_jobs
     union all
     select id, number, job_id from repeated_claim where state in {{LIVE}}
 )
@@ -152,7 +179,8 @@ select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as se
        (select obstacle from caller) as obstacle, given_attempts.id, given_attempts.number, j.id as job, j.kind,
        j.action, j.payload, j.payload_from, j.timeout_seconds, j.execution_id as execution, j.step, j.checkpoint,
        j.traceparent, j.attempt_traceparent as former_traceparent, j.isolation,
-       case when row_number() over (order by j.priority desc, j.available_at, j.id) = 1 then (select places from seen) end as seen
+       case when row_number() over (order by j.priority desc, j.available_at, j.id) = 1 then (select places from seen) end as seen,
+       (select count(*) from parked_jobs) as parked
   from (select 1) single_row
   left join worker on true
   left join given_attempts on true

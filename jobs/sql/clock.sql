@@ -28,6 +28,10 @@ moved_jobs as (
      where j.id = any(array[hidden_jobs.id])
  returning j.id
 ),
+moved_buckets as (
+    -- The starts of limits that were due before the jump are due again at their rate.
+    update jobs_limitbucket b set at = clock_timestamp() from set_back where b.at > clock_timestamp()
+),
 new_events as (
     insert into liveness_serverevent (subject_type, subject_name, action, actor, reason)
     select 'instance', 'database', 'clock_set_back', 'liveness', format('by %%s s', round(by::numeric)) from set_back

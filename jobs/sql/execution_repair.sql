@@ -20,7 +20,7 @@ stalled (id) as (
              where d.step_id = j.id and dependency.state not in {{TERMINAL}} limit 1) is null
      union
     select j.execution_id from tag_sets join jobs_workerjob j using (namespace, required_tags)
-     where j.state = 'PENDING' and j.required_tags = array['']
+     where j.state = 'PENDING' and j.parked_by is null and j.required_tags = array['']
      union
     select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
      where {{runs_child(p)}} and p.execution_id is not null and c.state in {{EXECUTION_TERMINAL}}
@@ -46,7 +46,7 @@ select e.id
 with recursive {{pending_tag_sets}},
 stalled as (
     select j.id, null::uuid as child from tag_sets join jobs_workerjob j using (namespace, required_tags)
-     where j.state = 'PENDING' and j.required_tags = array[''] and j.execution_id is null
+     where j.state = 'PENDING' and j.parked_by is null and j.required_tags = array[''] and j.execution_id is null
      union all
     select j.id, c.id from jobs_workerjob j join jobs_execution c on c.parent_step_id = j.id
      where {{runs_child(j)}} and j.execution_id is null and c.state in {{EXECUTION_TERMINAL}}

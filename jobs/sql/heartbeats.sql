@@ -45,6 +45,12 @@ taken_attempts as materialized (
 confirmed_stops as (
     delete from jobs_takenattempt t using taken_attempts where t.attempt_id = any(array[taken_attempts.id]) and taken_attempts.is_confirmed
 ),
+freed_slots as (
+    delete from jobs_limitslot slot
+     where slot.attempt_id = any(array(select taken_attempts.id from taken_attempts where taken_attempts.is_confirmed))
+ returning slot.key
+),
+{{pass_turns}},
 newly_notified as (
     update jobs_takenattempt t set told_observed = {{liveness.heard_now(beat)}}
       from taken_attempts, beat where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null
@@ -141,7 +147,7 @@ select r.id
 -- Called after `lock_roots_of_held_steps`, in the same round trip.
 -- takes: server uuid, listed uuid[], max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
---   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool
 -- row: EndedAttempts
 with held as materialized (
     select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,

@@ -34,13 +34,13 @@ select r.id
 -- an attempt that was claimed just now. The caller uses the returned state to explain why an action does not apply.
 -- takes: job uuid, owner uuid
 -- returns: job uuid, state text, is_cancelling bool, execution uuid|null, is_step bool, kind text, is_held bool,
---   is_execution bool, is_waiting bool, is_quarantined bool, is_resubmitted bool, child uuid|null
+--   is_execution bool, is_waiting bool, is_quarantined bool, is_resubmitted bool, is_limited bool, child uuid|null
 -- row: LockedJob
 select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
        j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
        {{runs_child(j)}} as is_execution,
        {{is_waiting(j)}} as is_waiting, coalesce({{is_quarantined(j)}}, false) as is_quarantined,
-       {{is_resubmitted(j)}} as is_resubmitted,
+       {{is_resubmitted(j)}} as is_resubmitted, j.limits is not null as is_limited,
        (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
   from jobs_workerjob j
  where j.id = %(job)s and {{visible_to_caller(j)}}
@@ -85,7 +85,7 @@ select id from dropped
 -- takes: event text, error jsonb, reason text, actor text, job uuid, owner uuid, with_consequences bool, key text,
 --   max_resubmissions int, action text, note text
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
---   kind text
+--   kind text, is_limited bool
 -- row: EndedAttempt
 with {{attempt_to_interrupt}},
 {{end_attempts}},
@@ -98,7 +98,7 @@ acted_on as (select job_id as id from ended_attempts),
 -- takes: error jsonb, job uuid, owner uuid, with_consequences bool, event text, reason text, actor text, key text,
 --   max_resubmissions int, action text, note text
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
---   kind text
+--   kind text, is_limited bool
 -- row: EndedAttempt
 with waiting as (
     update jobs_workerjob j
@@ -143,13 +143,13 @@ with new_job as (
     insert into jobs_workerjob (
         resubmission_of_id, owner_id, namespace, key, kind, fingerprint, name, action, payload, tags, required_tags, priority, timeout_seconds,
         on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at,
-        traceparent, attempt_traceparent, checkpoint, checkpoint_at, isolation)
+        traceparent, attempt_traceparent, checkpoint, checkpoint_at, isolation, limits)
     select j.id, j.owner_id, j.namespace, %(key)s::text, j.kind, j.fingerprint, j.name, j.action, j.payload, j.tags, j.required_tags, j.priority,
            j.timeout_seconds, j.on_worker_lost, j.unmatched, j.max_retries, j.retry_delay_seconds, j.retry_backoff,
            j.retry_on, case when j.good_until > clock_timestamp() then j.good_until end,
            greatest(j.available_at, clock_timestamp()), j.traceparent, j.attempt_traceparent,
            case when %(keep_checkpoint)s then j.checkpoint end, case when %(keep_checkpoint)s then j.checkpoint_at end,
-           j.isolation
+           j.isolation, j.limits
       from jobs_workerjob j
 -- counted:      cross join (select %(owner)s::uuid as owner) submitter
      where j.id = %(job)s and {{visible_to_caller(j)}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'

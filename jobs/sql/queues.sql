@@ -1,20 +1,21 @@
 -- step: queues -> queues
--- Count the jobs of each queue: of each namespace and set of required tags. `waiting` jobs may start now, `scheduled` ones
--- later, and `running` ones are held by a worker. Jobs with the empty tag are left out, because the control plane starts
+-- Count the jobs of each queue: of each namespace and set of required tags. `waiting` jobs may start now, `parked` ones wait
+-- for something other than a worker, `scheduled` ones start later, and `running` ones are held by a worker. Jobs with the empty tag are left out, because the control plane starts
 -- those itself. `tag` (null: any) is one of the tags of the queue.
 queues as (
-    select counted.namespace, counted.required_tags, sum(counted.waiting)::bigint as waiting, 0::bigint as parked,
+    select counted.namespace, counted.required_tags, sum(counted.waiting)::bigint as waiting, sum(counted.parked)::bigint as parked,
            sum(counted.scheduled)::bigint as scheduled, sum(counted.running)::bigint as running, min(counted.oldest_at) as oldest_at
       from (select j.namespace, j.required_tags,
-                   count(*) filter (where j.available_at <= (select clock_timestamp())) as waiting,
-                   count(*) filter (where j.available_at > (select clock_timestamp())) as scheduled, 0 as running,
+                   count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())) as waiting,
+                   count(*) filter (where j.parked_by is not null) as parked,
+                   count(*) filter (where j.parked_by is null and j.available_at > (select clock_timestamp())) as scheduled, 0 as running,
                    min(j.available_at) filter (where j.available_at <= (select clock_timestamp())) as oldest_at
               from jobs_workerjob j
              where j.state = 'PENDING' and j.required_tags <> array[''] and {{is_in_namespaces(j)}}
                and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
              group by j.namespace, j.required_tags
              union all
-            select j.namespace, j.required_tags, 0, 0, count(*), null
+            select j.namespace, j.required_tags, 0, 0, 0, count(*), null
               from jobs_workerjob j
              where j.state in {{LIVE}} and j.required_tags <> array[''] and {{is_in_namespaces(j)}}
                and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))

@@ -7,7 +7,7 @@
 -- by the cause of the loss.
 -- takes: only uuid[], server uuid, batch bigint, max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
---   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool
 -- row: EndedAttempts
 with lost_servers as materialized (
     select s.id, s.name, s.hostname, s.state, s.state_reason, s.ended_at is not null as has_ended, s.worker_task_restart_strategy, s.last_heartbeat_at,

@@ -179,7 +179,7 @@ select place, 'RUNNING' as state from new_reports
 -- trigger's job has consequences in the same transaction, so it is applied only if the caller handles them.
 -- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
---   kind text
+--   kind text, is_limited bool
 -- row: EndedAttempt
 -- counted:
 with {{owned_jobs}},

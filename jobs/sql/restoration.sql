@@ -4,7 +4,7 @@
 -- (`on_worker_lost` is FAIL), and Celery tasks, which the broker delivers again.
 -- takes: actor text, max_resubmissions int, reason text
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
---   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool
 -- row: EndedAttempts
 with held as materialized (
     select j.id as job_id, a.id, a.state as was,

@@ -264,20 +264,20 @@ greatest(j.pending_observed, (select maintenance_ended_observed from liveness_in
 
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
-        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation
+        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits
 
 -- rule: job_values
 -- values of `job_columns` from fields in JSON. A missing field gets the value of submitted.DEFAULTS
 coalesce(name, ''), action, payload, coalesce(tags, '{}'), required_tags, coalesce(priority, 0), timeout_seconds,
         on_worker_lost, coalesce(unmatched, 'fail'), coalesce(max_retries, 0), coalesce(retry_delay_seconds, 0),
-        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation
+        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation, limits
 
 -- rule: job_columns_in_json
 -- fields of `job_columns` in JSON; each may be missing
 name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
         on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
         retry_on text[], good_until timestamptz, traceparent text, available_at timestamptz, needs jsonb,
-        unique_key text, isolation text
+        unique_key text, isolation text, limits jsonb
 
 -- rule: reported_jobs
 -- ids of the jobs whose attempts are reported on

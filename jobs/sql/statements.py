@@ -16,6 +16,7 @@ from jobs.sql.rows import (
     hints,
     history,
     interventions,
+    limits,
     liveness_check,
     propagation,
     queues,
@@ -116,6 +117,15 @@ class JobsStatements(Statements):
     ask_to_send_task: Statement[IdRow]
     resubmit_ended_job: Statement[interventions.ResubmitEndedJobRow]
     resubmit_ended_job_counted: Statement[interventions.ResubmitEndedJobRow]
+    take_turns: Statement[limits.LimitKey]
+    note_turns: Statement[limits.LimitKey]
+    lock_limit_keys: Statement[limits.LockedLimitKeys]
+    settle_keys: Statement[limits.SettledKeys]
+    list_parked_keys: Statement[limits.LimitKey]
+    free_slots: Statement[limits.FreedSlot]
+    pass_turns_of_pattern: Statement[limits.LimitKey]
+    list_limit_keys: Statement[limits.UsedLimitKey]
+    count_limit_repairs: Statement[limits.CountedRepair]
     retire_servers: Statement[liveness_check.RetiredServer]
     note_empty_servers: Statement[liveness_check.NoteEmptyServersRow]
     lock_roots: Statement[IdRow]

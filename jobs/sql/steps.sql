@@ -5,7 +5,7 @@
 -- A worker reports the events COMPLETED, FAILED, CANCELLED and RELEASED, and RETRIED for a Celery task. LOST means that
 -- the worker is lost, MOVED that an operator moves the job, ENDED that the job fails and is not retried.
 ending_attempts as (
-    select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
+    select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step, j.limits,
            {{stopped_by_execution(j)}} as is_stopped,
            was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
       from held
@@ -98,6 +98,15 @@ taken_attempts as (
      where v.actor <> 'server' and v.kind <> 'CELERY' and s.state not in {{STOPPED}} and {{code_stops_at(s)}} > greatest(clock.reading, s.state_changed_observed)
  returning attempt_id, had_begun
 ),
+freed_slots as (
+    -- Code that may still run keeps its slots until it has stopped: see `release_taken_attempts`.
+    delete from jobs_limitslot slot
+     where slot.attempt_id = any(array(
+           select v.id from ended_attempts v
+            where v.limits is not null and v.id not in (select t.attempt_id from taken_attempts t where t.had_begun)))
+ returning slot.key
+),
+{{pass_turns}},
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, server_id, line)
     select v.execution_id, new_event.code, v.step, v.server_id,
@@ -134,30 +143,38 @@ attempt_tallies as (
     having count(*) > 0
 )
 
+-- step: pass_turns(freed_slots)
+-- Note the keys with freed slots, so that a later statement looks for their parked jobs. A look in this statement would
+-- miss a job that is parked now.
+new_turns as (
+    insert into jobs_limitturn (key) select distinct freed_slots.key from freed_slots
+)
+
 -- step: count_ended_attempts(ended_attempts)
 -- Count how attempts and jobs ended, by server and reason.
 select v.attempt_state as state, v.job_state, v.server_id::text as server, v.reason, count(*) as jobs, {{ends_to_propagate}},
-       (array_agg(v.id))[1:100] as attempts
+       (array_agg(v.id))[1:100] as attempts, bool_or(v.limits is not null) as is_limited
   from ended_attempts v
  group by v.attempt_state, v.job_state, v.server_id, v.reason
 
 -- step: list_ended_attempts(ended_attempts)
 -- List how each attempt and its job ended.
 select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state, v.job_state, v.reason,
-       v.execution_id as execution, v.kind
+       v.execution_id as execution, v.kind, v.limits is not null as is_limited
   from ended_attempts v
 
 -- step: pending_tag_sets -> tag_sets
--- List the namespaces and sets of required tags of pending jobs: one index probe for each, however many jobs wait.
+-- List the namespaces and sets of required tags of claimable jobs: one index probe for each, however many jobs wait.
 tag_sets (namespace, required_tags) as (
     (select j.namespace, j.required_tags from jobs_workerjob j
-      where j.state = 'PENDING' order by j.namespace, j.required_tags limit 1)
+      where j.state = 'PENDING' and j.parked_by is null order by j.namespace, j.required_tags limit 1)
     union all
     select next_set.namespace, next_set.required_tags
       from tag_sets
      cross join lateral (
            select j.namespace, j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and (j.namespace, j.required_tags) > (tag_sets.namespace, tag_sets.required_tags)
+            where j.state = 'PENDING' and j.parked_by is null
+              and (j.namespace, j.required_tags) > (tag_sets.namespace, tag_sets.required_tags)
             order by j.namespace, j.required_tags limit 1) next_set
 )
 
@@ -177,11 +194,13 @@ walk (namespace, tags, required_tags) as (
            select case when bound.least is null then null
                        when next_known.tags is null then (
                             select j.required_tags from jobs_workerjob j
-                             where j.state = 'PENDING' and j.namespace = walk.namespace and j.required_tags >= bound.least
+                             where j.state = 'PENDING' and j.parked_by is null and j.namespace = walk.namespace
+                               and j.required_tags >= bound.least
                              order by j.required_tags limit 1)
                        else coalesce((
                             select j.required_tags from jobs_workerjob j
-                             where j.state = 'PENDING' and j.namespace = walk.namespace and j.required_tags >= bound.least
+                             where j.state = 'PENDING' and j.parked_by is null and j.namespace = walk.namespace
+                               and j.required_tags >= bound.least
                                and j.required_tags < next_known.tags
                              order by j.required_tags limit 1), next_known.tags) end as required_tags) next_set
      where next_set.required_tags is not null
@@ -241,7 +260,7 @@ unmatched_jobs as (
       from tag_sets_without_worker
      cross join lateral (
            select j.* from jobs_workerjob j
-            where j.state = 'PENDING' and j.namespace = tag_sets_without_worker.namespace
+            where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets_without_worker.namespace
               and j.required_tags = tag_sets_without_worker.required_tags
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             -- This order makes PostgreSQL use the index job_to_claim, also with poor statistics.
@@ -250,7 +269,7 @@ unmatched_jobs as (
      union all
     select j.*
       from jobs_workerjob j
-     where j.state = 'PENDING' and j.refused_by <> '{}'
+     where j.state = 'PENDING' and j.parked_by is null and j.refused_by <> '{}'
        and (j.namespace, j.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
        and not exists (

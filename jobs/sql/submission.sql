@@ -41,9 +41,10 @@ submitters as materialized (
       from unnest(%(owners)s::uuid[]) with ordinality as s(owner, number)
 ),
 new_jobs as (
-    insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, {{job_columns}})
+    insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, parked_by, {{job_columns}})
     select id, submitted.owner, namespace, %(kind)s, key, decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()),
-           (select observed_now()), {{job_values}}
+           (select observed_now()),
+           case when limits is not null then parked_at_submission(limits, namespace, available_at) end, {{job_values}}
       from submitted
      where not %(only_if_clear)s
         or not exists (select from tags_without_worker)
@@ -57,7 +58,10 @@ new_jobs as (
                       )
      order by submitted.owner, key, place
         on conflict (owner_id, key) where key is not null do nothing
- returning id, owner_id, action, payload, created_at, available_at, good_until
+ returning id, owner_id, action, payload, created_at, available_at, good_until, parked_by
+),
+new_turns as (
+    insert into jobs_limitturn (key) select distinct parked_by ->> 'limit' from new_jobs where parked_by is not null
 )
 -- counted: , byte_changes as (
 -- counted:     select owner_id as owner, {{submitted_bytes(new_jobs)}} as bytes from new_jobs

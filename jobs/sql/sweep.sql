@@ -15,7 +15,7 @@ from jobs_attempt a
 -- takes: actor text, cancel_timeout float8, timeouts bool, claimed_stale_after float8, by_hand bool,
 --   running_stale_after float8, only uuid[], batch bigint, max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
---   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool
 -- row: EndedAttempts
 with held as materialized (
     select j.id as job_id, a.id, j.state as was, cause.event, null::jsonb as output,

@@ -23,6 +23,13 @@ with attempts_to_release as materialized (
 released_attempts as (
     delete from jobs_takenattempt t using attempts_to_release where t.id = any(array[attempts_to_release.id])
 ),
+freed_slots as (
+    -- Code that does not stop keeps its slots: see `free_slots`.
+    delete from jobs_limitslot slot
+     where slot.attempt_id = any(array(select attempt_id from attempts_to_release where not disobeys))
+ returning slot.key
+),
+{{pass_turns}},
 new_events as (
     insert into liveness_serverevent (
         subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)

@@ -194,6 +194,8 @@ def check_address(url: str) -> str:
 
 def _parse_response(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     status = response.status
+    if status == 204:
+        return {}
     try:
         body = json.loads(response.data)
     except (ValueError, RecursionError):

@@ -193,6 +193,7 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         "of_other_type": len(candidates["ruled_out"]) - len(ruled_out),
         "until": begins and time_until(begins, job.now),
         "stops_on": candidates["waiting_for"] and candidates["waiting_for"].get("server"),
+        "limited": candidates["waiting_for"] and candidates["waiting_for"].get("limit"),
         "full": candidates["full"],
         "given_up": None if candidates["fails_in"] is None else seconds_until(candidates["fails_in"], job.now),
         "expires": job.good_until and time_until(job.good_until, job.now),

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from controlplane.core.rest import AnyField, NoteField, SecondsField, StrictSerializer, TimeField, WholeField
 from jobs.api.serializers.actions import PriorityField
+from jobs.api.serializers.limits import LimitsField
 from liveness.api.serializers.registration import RequiredTags
 
 
@@ -20,6 +21,7 @@ class JobChanges(StrictSerializer):
         required=False, min_value=0, max_value=1000, help_text="Number of retries after an error of its code."
     )
     payload = AnyField(required=False, help_text="Payload of the code.")
+    limits = LimitsField(required=False, help_text="Keys whose limits count for it, as at submission. `[]`: none.")
 
     def validate(self, changes: dict[str, Any]) -> dict[str, Any]:
         if not changes.keys() - {"note"}:

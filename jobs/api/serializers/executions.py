@@ -98,6 +98,7 @@ class TaskRequest(JobRequest):
                 "max_retries": "give them to its steps",
                 "good_until": "it starts at once",
                 "available_at": "it starts at once",
+                "limits": "give them to its steps",
             }.items()
             if field in job
         }

@@ -24,6 +24,7 @@ from controlplane.core.rest import (
 )
 from jobs import scan_window
 from jobs.api.serializers.actions import ActionField, PriorityField
+from jobs.api.serializers.limits import LimitsField
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
 from jobs.models import Attempt, LateReport, WorkerJob
@@ -115,6 +116,11 @@ class JobRequest(StrictSerializer):
         Isolation.choices(), required=False, allow_null=True,
         help_text="`process`: each attempt has a process of its own. Null: the worker decides.",
     )  # fmt: skip
+    limits = LimitsField(
+        required=False,
+        help_text="Keys whose limits count for it, such as `customer:42`, or an object of keys and the slots that it"
+        " needs.",
+    )
     require_worker = YesNoField(required=False, help_text="True: refuse it (503) if no worker may run it now.")
     key = TextField(required=False, help_text="Idempotency key: the same key again returns the same job.")
     unique = UniqueRequest(
@@ -210,6 +216,10 @@ class JobAnswer(ModelAnswer):
     resubmitted_as = serializers.UUIDField(allow_null=True, help_text="Latest job that repeats it.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="Execution that it runs.")
     waiting_for = WaitAnswer(allow_null=True, help_text="Event that a step waits for now, without a worker.")
+    limits = serializers.SerializerMethodField(help_text="Slots that it needs, by key.")
+    parked_by = serializers.SerializerMethodField(
+        help_text='Why no worker gets it although it is PENDING: `{"limit": key}`. Null: it may be claimed.'
+    )
 
     class Meta:
         model = WorkerJob
@@ -217,6 +227,7 @@ class JobAnswer(ModelAnswer):
             "id", "name", "namespace", "kind", "state", "flags", "action", "payload", "payload_from", "tags",
             "required_tags", "priority", "timeout_seconds", "on_worker_lost", "unmatched", "max_retries",
             "retry_delay_seconds", "retry_backoff", "retry_on", "isolation",
+            "limits", "parked_by",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
             "child", "waiting_for", "key", "traceparent",
             "output", "error", "checkpoint", "checkpoint_at", "created_at", "available_at", "good_until", "finished_at",
@@ -226,6 +237,14 @@ class JobAnswer(ModelAnswer):
     @extend_schema_field(TimelineEntry(many=True))
     def get_timeline(self, job: WorkerJob) -> list[dict[str, Any]]:
         return job_timeline(job)
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "integer"}})
+    def get_limits(self, job: WorkerJob) -> dict[str, int]:
+        return job.limits or {}
+
+    @extend_schema_field({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+    def get_parked_by(self, job: WorkerJob) -> dict[str, str] | None:
+        return job.parked_by if job.state == JobState.PENDING else None
 
 
 class SubmittedAnswer(JobAnswer):
@@ -336,10 +355,12 @@ class RuledOut(serializers.Serializer):
 
 class WaitingFor(serializers.Serializer):
     what = serializers.CharField(
-        help_text="available_at, or stop: the code of its last attempt may still run on `server`."
+        help_text="available_at; limit: its key `limit` has no free slot; or stop: the code of its last attempt may"
+        " still run on `server`."
     )
     until = TimeField(allow_null=True)
     server = ServerName(required=False)
+    limit = serializers.CharField(required=False)
 
 
 class PlacementAnswer(serializers.Serializer):

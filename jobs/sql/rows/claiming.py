@@ -22,3 +22,4 @@ class GivenAttempt(NamedTuple):
     former_traceparent: str | None
     isolation: str | None
     seen: str | None
+    parked: int

@@ -44,3 +44,4 @@ class EndedAttempts(NamedTuple):
     evaluations: list[UUID] | None
     listed: list[UUID]
     attempts: list[UUID]
+    is_limited: bool

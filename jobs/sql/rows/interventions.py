@@ -16,6 +16,7 @@ class LockedJob(NamedTuple):
     is_waiting: bool
     is_quarantined: bool
     is_resubmitted: bool
+    is_limited: bool
     child: UUID | None
 
 
@@ -28,6 +29,7 @@ class EndedAttempt(NamedTuple):
     reason: str
     execution: UUID | None
     kind: str
+    is_limited: bool
 
 
 class ResubmitEndedJobRow(NamedTuple):

@@ -43,6 +43,7 @@ class Prospect(NamedTuple):
 
 class PlacementRow(NamedTuple):
     state: str
+    parked_by: str | None
     waits_until: datetime | None
     stops_on: str | None
     server: UUID | None

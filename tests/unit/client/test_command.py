@@ -268,6 +268,30 @@ def test_a_bulk_change_takes_its_changes_as_json(plane, run):
     assert plane.calls[-1].body["changes"] == {"priority": 3}
 
 
+def test_rules_of_limits_are_set_listed_and_deleted(plane, run):
+    rule = {
+        "pattern": "customer:*", "namespace": "default", "running": 2, "starts": 10, "per_seconds": 60, "note": "n",
+        "by": "operator:me", "created_at": "2030-01-01T00:00:00Z", "changed_at": "2030-01-01T00:00:00Z",
+    }  # fmt: skip
+    path = "/limits/customer%3A%2A"
+    plane.answers["PUT", path] = [Say(201, rule)]
+    words = ("--running", "2", "--starts", "10", "--per", "1m", "--note", "n")
+    assert run("set-limit", "customer:*", *words) == (0, "customer:*\n", "")
+    assert plane.calls[-1].body == {"running": 2, "starts": 10, "per_seconds": 60, "note": "n"}
+    plane.answers["GET", "/limits"] = [listed(rule)]
+    code, out, _ = run("limits")
+    assert code == 0
+    assert "10 in 60 s" in out
+    plane.answers["DELETE", path] = [Say(204, None)]
+    assert run("delete-limit", "customer:*") == (0, "", "")
+
+
+def test_a_job_is_submitted_with_keys_of_limits(plane, run):
+    plane.answers["POST", "/jobs"] = [Say(201, {**JOB, "state": "PENDING"})]
+    assert run("submit", "--limit", "customer:42", "--limit", "stripe", "true")[0] == 0
+    assert plane.calls[-1].body["limits"] == ["customer:42", "stripe"]
+
+
 def test_a_resubmission_names_the_new_job(plane, run):
     plane.answers["POST", f"/jobs/{ID}/resubmit"] = [Say(201, {**FAILED, "state": "PENDING"})]
     assert run("resubmit", ID)[1] == f"{ID} → {OTHER} PENDING\n"

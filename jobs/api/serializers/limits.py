@@ -1,0 +1,129 @@
+"""Requests and responses of the calls about limits, and the field of jobs that names keys."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from controlplane.agent.clean_text import is_clean
+from controlplane.core.answers import ModelAnswer
+from controlplane.core.paging import PageFilter
+from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, TimeField, WholeField
+from jobs.models import LimitRule
+
+KEYS_LIMIT, KEY_LENGTH, SLOTS_LIMIT = 4, 200, 1_000_000
+RESERVED = ("action:", "tag:", "namespace:")
+
+
+def find_key_problem(key: object) -> str | None:
+    """Return why a text is no key of a limit, or None."""
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_LENGTH or not is_clean(key):
+        return f"A key is a text of 1 to {KEY_LENGTH} characters on one line."
+    if key.strip() != key or key.endswith(":*"):
+        return f"The key {key!r} must not begin or end with a space, or end with `:*`, which is for rules."
+    if key.startswith(RESERVED):
+        return f"The key {key!r} is reserved: keys must not begin with {', '.join(RESERVED[:-1])} or {RESERVED[-1]}"
+    return None
+
+
+def read_keys(keys: list[Any]) -> dict[str, int]:
+    """Return an object of keys and one slot each. Raise ValidationError."""
+    if not all(isinstance(key, str) for key in keys):
+        raise serializers.ValidationError("Give keys as texts.")
+    if len(set(keys)) < len(keys):
+        raise serializers.ValidationError("Give each key once.")
+    return dict.fromkeys(keys, 1)
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "array", "items": {"type": "string", "maxLength": KEY_LENGTH}, "maxItems": KEYS_LIMIT},
+            {
+                "type": "object",
+                "additionalProperties": {"type": "integer", "minimum": 1, "maximum": SLOTS_LIMIT},
+                "maxProperties": KEYS_LIMIT,
+            },
+        ]
+    }
+)
+class LimitsField(serializers.Field[Any, Any, Any, Any]):
+    """Keys of limits: a list, or an object of keys and slots. The value is an object, or None without a key."""
+
+    def to_internal_value(self, data: object) -> dict[str, int] | None:
+        if isinstance(data, list):
+            data = read_keys(data)
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError("Give a list of keys, or an object of keys and numbers of slots.")
+        if len(data) > KEYS_LIMIT:
+            raise serializers.ValidationError(f"There are {len(data)} keys, but at most {KEYS_LIMIT} are allowed.")
+        for key, slots in data.items():
+            if problem := find_key_problem(key):
+                raise serializers.ValidationError(problem)
+            if not isinstance(slots, int) or isinstance(slots, bool) or not 0 < slots <= SLOTS_LIMIT:
+                raise serializers.ValidationError(f"Slots of {key!r} must be a whole number from 1 to {SLOTS_LIMIT}.")
+        return dict(data) or None
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+def find_pattern_problem(pattern: str) -> str | None:
+    """Return why a text is no pattern of a rule, or None."""
+    key = pattern.removesuffix(":*")
+    return find_key_problem(key) or (
+        f"The pattern {pattern!r} has a `*`, which is allowed only at its end, after a colon." if "*" in key else None
+    )
+
+
+class LimitRequest(StrictSerializer):
+    """Rule of a limit. It replaces the rule that is there."""
+
+    running = WholeField(
+        required=False, allow_null=True, min_value=0, max_value=SLOTS_LIMIT,
+        help_text="Slots that may be held at once, over all workers. 0: no job with the key starts.",
+    )  # fmt: skip
+    starts = WholeField(
+        required=False, allow_null=True, min_value=1, max_value=SLOTS_LIMIT,
+        help_text="Jobs with the key that may start in `per_seconds`, also all at once.",
+    )  # fmt: skip
+    per_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
+    note = NoteField()
+
+    def validate(self, rule: dict[str, Any]) -> dict[str, Any]:
+        if (rule.get("starts") is None) != (rule.get("per_seconds") is None):
+            raise serializers.ValidationError({"starts": ["Give starts and per_seconds together."]})
+        if rule.get("running") is None and rule.get("starts") is None:
+            raise serializers.ValidationError("Give running, or starts and per_seconds.")
+        return rule
+
+
+class LimitAnswer(ModelAnswer):
+    class Meta:
+        model = LimitRule
+        fields = ("pattern", "namespace", "running", "starts", "per_seconds", "note", "by", "created_at", "changed_at")
+
+
+class LimitKeyAnswer(serializers.Serializer):
+    key = serializers.CharField()
+    used = serializers.IntegerField(help_text="Slots that are held.")
+    allowed = serializers.IntegerField(allow_null=True, help_text="Slots of the key; null: any number.")
+    parked = serializers.IntegerField(help_text="Jobs that wait for a slot of the key.")
+    oldest_at = TimeField(allow_null=True, help_text="Submission of the oldest of them.")
+
+
+class LimitWithKeysAnswer(LimitAnswer):
+    keys = LimitKeyAnswer(many=True, help_text="Keys in use, those with most parked jobs first, at most 500.")
+
+    class Meta(LimitAnswer.Meta):
+        fields = (*LimitAnswer.Meta.fields, "keys")  # type: ignore[assignment]
+
+
+class LimitFilter(PageFilter):
+    """Page of rules."""
+
+
+class LimitPage(serializers.Serializer):
+    items = LimitAnswer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="Cursor of the next page; null: this is the last page.")

@@ -1,0 +1,94 @@
+"""Models of limits: rules, the slots that attempts hold, spent starts, and keys to look at again."""
+
+from django.db import models
+from django.db.models import Q
+
+from controlplane.core.model_fields import ClockTimestamp, Uuid7
+from liveness.models import DEFAULT_NAMESPACE
+
+
+class LimitRule(models.Model):
+    """Rule of a key, or of each key under a prefix. Its fields may be null: then a less specific rule counts.
+
+    A rule of the namespace `default` counts for the jobs of all namespaces, another one for those of its own.
+    """
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE)
+    pattern = models.TextField(help_text="A key, or `prefix:*`.")
+    running = models.IntegerField(null=True, help_text="Slots of a key that may be held at once.")
+    starts = models.IntegerField(null=True, help_text="Starts of jobs with a key in `per_seconds`.")
+    per_seconds = models.FloatField(null=True)
+    note = models.TextField(db_default="")
+    by = models.TextField(db_default="", help_text="Actor of the last change.")
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+    changed_at = models.DateTimeField(db_default=ClockTimestamp())
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "pattern"], name="limitrule_once"),
+            models.CheckConstraint(
+                condition=Q(starts__isnull=True, per_seconds__isnull=True)
+                | Q(starts__isnull=False, per_seconds__isnull=False),
+                name="limitrule_starts_in_seconds",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.pattern
+
+
+class LimitSlot(models.Model):
+    """Slots of a key that an attempt holds, from its claim until its code has stopped.
+
+    There are no counters, so nothing has to be counted again after a crash. It has no foreign keys, because the other
+    rows may be deleted first. A row is written for each key of a job, also if no rule limits it yet.
+    """
+
+    key = models.TextField()
+    namespace = models.TextField(help_text="Namespace of the job.")
+    attempt_id = models.UUIDField()
+    amount = models.IntegerField()
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["key"], name="limitslot_of_key"),
+            models.Index(fields=["attempt_id"], name="limitslot_of_attempt"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.amount}"
+
+
+class LimitBucket(models.Model):
+    """Token bucket of a key: the starts that were left at a moment. Without a row it is full."""
+
+    namespace = models.TextField(help_text="Namespace of the rule.")
+    key = models.TextField()
+    tokens = models.FloatField()
+    at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["namespace", "key"], name="limitbucket_once")]
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.tokens:g}"
+
+
+class LimitTurn(models.Model):
+    """Key whose parked jobs may start now, because a slot was freed or a waiting job left.
+
+    It is written in the transaction of the cause and deleted by the look at the parked jobs (services/limits.py). So a
+    crash between the two loses nothing.
+    """
+
+    key = models.TextField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.key

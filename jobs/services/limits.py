@@ -1,0 +1,114 @@
+"""Limits: how many jobs with a key run at once, and how often they start, over all workers.
+
+A claim gives a job all the slots that it needs, or parks it (jobs/sql/claiming.sql). A slot is a row, which is deleted
+when its attempt has ended and its code has stopped. Whatever frees a slot, and whatever removes a waiting job, notes
+the keys as turns in the same transaction. A later transaction takes the turns and settles the keys: as many jobs of a
+key are claimable as it has free slots, in each set of required tags.
+
+Locks: keys come after jobs. A settlement holds the lock of its keys, so it never waits for a job but skips locked ones.
+"""
+
+import time
+from collections.abc import Callable, Collection
+
+import structlog
+from django.db import DatabaseError
+
+from controlplane.core.database import connection, transaction
+from controlplane.core.transactions import retried_atomic
+from jobs.services.hints import announce_work
+from jobs.sql import sql
+
+log = structlog.get_logger()
+
+KEYS_AT_ONCE, JOBS_AT_ONCE = 500, 5000
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks of a process for turns that another one left, and for starts that are due."""
+
+
+def settle_soon() -> None:
+    """Settle the keys with turns after the commit of the open transaction, or now outside a transaction.
+
+    An error is only logged, because the turns stay and the next look takes them.
+    """
+    transaction.on_commit(try_to_settle)
+
+
+def try_to_settle(settle: Callable[[], int] | None = None) -> None:
+    """Settle the keys with turns. Errors of the database are logged."""
+    try:
+        (settle or settle_turns)()
+    except DatabaseError as error:
+        log.warning("Limits are settled later", why=str(error).strip().split("\n")[0])
+
+
+def settle_turns() -> int:
+    """Settle all keys with turns, and return how many jobs were unparked."""
+    total = 0
+    while (unparked := settle_next_turns()) is not None:
+        total += unparked
+    return total
+
+
+@retried_atomic
+def settle_next_turns() -> int | None:
+    """Settle some keys with turns. Return how many jobs were unparked, or None if there is no turn."""
+    keys = [row.key for row in sql.take_turns.fetch_rows(most=KEYS_AT_ONCE)]
+    return settle_keys(keys) if keys else None
+
+
+def settle_keys(keys: Collection[str]) -> int:
+    """Park and unpark jobs of these keys, so that as many are claimable as slots are free. Return the unparked ones.
+
+    It must run in a transaction of its own, which holds no lock that a holder of a key could wait for.
+    """
+    settled = sql.settle_keys.after(sql.lock_limit_keys).fetch_only_row(keys=list(keys), most=JOBS_AT_ONCE)
+    if max(settled.parked, settled.unparked) >= JOBS_AT_ONCE:
+        sql.note_turns.fetch_rows(keys=list(keys))  # there may be more
+    if settled.unparked:
+        announce_work()
+    return settled.unparked
+
+
+class RegularLook:
+    """Look of this process for turns that are left and starts that are due, at most once in LOOK_INTERVAL."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def take(self) -> None:
+        """Look, unless this process has just done so."""
+        now = time.monotonic()
+        if now < self._next or connection.in_atomic_block:
+            return
+        self._next = now + LOOK_INTERVAL
+        try_to_settle(settle_left)
+
+
+regular_look = RegularLook()
+
+
+def settle_due_starts() -> int:
+    """Unpark the jobs of keys whose starts are due by now. Return how many."""
+    return settle_each([row.key for row in sql.list_parked_keys.fetch_rows(rated=True)])
+
+
+@retried_atomic
+def settle_each(keys: list[str]) -> int:
+    return settle_keys(keys) if keys else 0
+
+
+def settle_left() -> int:
+    """Settle turns that were left, and starts that are due. Return how many jobs were unparked."""
+    return settle_turns() + settle_due_starts()
+
+
+def repair_limits() -> dict[str, int]:
+    """Free slots that nothing freed, and unpark jobs that nothing unparked. Return the numbers, if there are any."""
+    freed = len(sql.free_slots.sweep_rows())
+    settle_left()
+    unparked = settle_each([row.key for row in sql.list_parked_keys.fetch_rows(rated=False)])
+    if freed or unparked:
+        sql.count_limit_repairs.fetch_rows(freed=freed, unparked=unparked)
+        log.warning("Repaired limits", slots=freed, jobs=unparked)
+    return {name: count for name, count in (("slots", freed), ("jobs", unparked)) if count}

@@ -1,0 +1,255 @@
+-- statement: take_turns
+-- Take keys whose parked jobs may start now, and return each once. Two processes never take the same row.
+-- takes: most bigint
+-- returns: key text
+-- row: LimitKey
+with taken as (
+    delete from jobs_limitturn t
+     where t.id = any(array(select id from jobs_limitturn order by id limit %(most)s for update skip locked))
+ returning t.key
+)
+select distinct key from taken
+
+-- step: parked_keys -> parked_keys
+-- List the keys by which jobs are parked: one index probe for each, however many jobs are.
+parked_keys (key) as (
+    (select j.parked_by ->> 'limit' from jobs_workerjob j
+      where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' > ''
+      order by j.parked_by ->> 'limit' limit 1)
+     union all
+    select next_key.key
+      from parked_keys
+     cross join lateral (
+           select j.parked_by ->> 'limit' as key from jobs_workerjob j
+            where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' > parked_keys.key
+            order by j.parked_by ->> 'limit' limit 1) next_key
+)
+
+-- statement: note_turns
+-- Note keys whose jobs may be parked or unparked.
+-- takes: keys text[]
+-- returns: key text
+-- row: LimitKey
+insert into jobs_limitturn (key) select distinct key from unnest(%(keys)s::text[]) keys (key) returning key
+
+-- statement: lock_limit_keys
+-- Lock keys until the end of the transaction, in the order of the numbers that they are locked by, as `grant_slots` does.
+-- Nobody who holds this lock waits for the lock of a job, so it is taken after those.
+-- takes: keys text[]
+-- returns: locked bigint
+-- row: LockedLimitKeys
+select count(*) as locked
+  from (select pg_advisory_xact_lock(hashed.number)
+          from (select distinct hashtextextended('limit ' || key, 0) as number
+                  from unnest(%(keys)s::text[]) keys (key) order by number) hashed offset 0) locked
+
+-- statement: settle_keys
+-- Make as many jobs of each key claimable as it has free slots and starts, separately for each namespace and set of
+-- required tags: park the last ones of too many, and unpark the first ones of too few. One pass reads up to `most` jobs of
+-- each set. Called after `lock_limit_keys`, in the same round trip.
+-- takes: keys text[], most bigint
+-- returns: parked bigint, unparked bigint
+-- row: SettledKeys
+with recursive keys as materialized (
+    select distinct key from unnest(%(keys)s::text[]) keys (key)
+),
+parked_sets (key, namespace, required_tags) as (
+    select keys.key, first_set.namespace, first_set.required_tags
+      from keys
+     cross join lateral (
+           select j.namespace, j.required_tags from jobs_workerjob j
+            where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = keys.key
+            order by j.namespace, j.required_tags limit 1) first_set
+     union all
+    select parked_sets.key, next_set.namespace, next_set.required_tags
+      from parked_sets
+     cross join lateral (
+           select j.namespace, j.required_tags from jobs_workerjob j
+            where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = parked_sets.key
+              and (j.namespace, j.required_tags) > (parked_sets.namespace, parked_sets.required_tags)
+            order by j.namespace, j.required_tags limit 1) next_set
+),
+claimable_jobs as materialized (
+    select keys.key, j.id, j.namespace, j.required_tags, j.priority, j.available_at, (j.limits ->> keys.key)::int as amount
+      from keys
+     cross join lateral (
+           select * from jobs_workerjob j
+            where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? keys.key
+              and j.available_at <= (select clock_timestamp())
+            limit %(most)s) j
+),
+rooms as materialized (
+    select of_key.key, of_key.namespace, room.slots, room.starts, room.most
+      from (select key, namespace from parked_sets union select key, namespace from claimable_jobs) of_key
+     cross join lateral limit_room(of_key.key, of_key.namespace) room
+),
+counted_jobs as (
+    select claimable_jobs.*,
+           sum(amount) over in_order as slots, row_number() over in_order as starts
+      from claimable_jobs
+    window in_order as (partition by key, namespace, required_tags order by priority desc, available_at, id)
+),
+jobs_to_park as materialized (
+    select counted_jobs.id, min(counted_jobs.key) as key
+      from counted_jobs join rooms using (key, namespace)
+     where counted_jobs.slots > rooms.slots or counted_jobs.starts > rooms.starts
+     group by counted_jobs.id
+),
+kept_jobs as materialized (
+    select key, namespace, required_tags, sum(amount) as slots, count(*) as starts
+      from claimable_jobs where id not in (select id from jobs_to_park) group by key, namespace, required_tags
+),
+jobs_to_unpark as materialized (
+    select parked.id
+      from parked_sets
+      join rooms using (key, namespace)
+      left join kept_jobs kept using (key, namespace, required_tags)
+     cross join lateral (
+           select least(rooms.slots - coalesce(kept.slots, 0), rooms.starts - coalesce(kept.starts, 0)) as jobs) free
+     cross join lateral (
+           select candidate.id
+             from (select next_jobs.id, row_number() over in_order as starts, sum(next_jobs.amount) over in_order as slots
+                     from (select j.id, j.priority, j.available_at, (j.limits ->> parked_sets.key)::int as amount
+                             from jobs_workerjob j
+                            where j.state = 'PENDING' and j.parked_by is not null
+                              and j.parked_by ->> 'limit' = parked_sets.key and j.namespace = parked_sets.namespace
+                              and j.required_tags = parked_sets.required_tags
+                              and j.available_at <= (select clock_timestamp())
+                              -- A job that needs more slots than there are does not stop the others.
+                              and coalesce((j.limits ->> parked_sets.key)::int <= rooms.most, true)
+                            order by j.priority desc, j.available_at, j.id
+                            limit greatest(0, least(free.jobs, %(most)s))
+                              for no key update skip locked) next_jobs
+                   window in_order as (order by next_jobs.priority desc, next_jobs.available_at, next_jobs.id)) candidate
+            where coalesce(candidate.slots <= rooms.slots - coalesce(kept.slots, 0), true)
+              and coalesce(candidate.starts <= rooms.starts - coalesce(kept.starts, 0), true)) parked
+),
+unparked_jobs as (
+    update jobs_workerjob j
+       set parked_by = null, pending_observed = observed_now()
+     where j.id = any(array(select id from jobs_to_unpark)) and j.state = 'PENDING' and j.parked_by is not null
+ returning j.id
+),
+locked_jobs as materialized (
+    select locked_job.id, jobs_to_park.key
+      from jobs_to_park
+     cross join lateral (
+           select j.id from jobs_workerjob j
+            where j.id = jobs_to_park.id and j.state = 'PENDING' and j.parked_by is null
+              for no key update skip locked) locked_job
+),
+parked_jobs as (
+    update jobs_workerjob j
+       set parked_by = jsonb_build_object('limit', locked_jobs.key)
+      from locked_jobs
+     where j.id = any(array[locked_jobs.id])
+ returning j.limits
+),
+-- A job that is parked by one key passes its turns of its other keys on.
+new_turns as (
+    insert into jobs_limitturn (key)
+    select distinct keys_of_job.key from parked_jobs, jsonb_object_keys(parked_jobs.limits) keys_of_job (key)
+     where keys_of_job.key not in (select key from keys)
+)
+select (select count(*) from parked_jobs) as parked, (select count(*) from unparked_jobs) as unparked
+
+-- statement: list_parked_keys
+-- List the keys by which jobs are parked. With `rated` only keys whose rules limit their starts, because time alone frees
+-- these.
+-- takes: rated bool
+-- returns: key text
+-- row: LimitKey
+with recursive {{parked_keys}}
+select key from parked_keys
+ where not %(rated)s or exists (
+       select from jobs_limitrule r where r.pattern = any(limit_patterns(parked_keys.key)) and r.starts is not null)
+
+-- statement: free_slots
+-- Delete slots of attempts whose code has stopped, although nothing freed them. That happens only if the worker did not
+-- stop an attempt in time, or if rows were changed by hand. Called by the sweep.
+-- takes: only bigint[]
+-- returns: id bigint
+-- row: FreedSlot
+with slots_to_free as materialized (
+    select slot.id
+      from jobs_limitslot slot
+      left join jobs_attempt a on a.id = slot.attempt_id
+      left join liveness_server s on s.id = a.server_id
+     cross join liveness_clock clock
+     where (a.id is null or a.finished_at is not null
+            and not exists (select from jobs_takenattempt t where t.attempt_id = slot.attempt_id)
+            and (s.id is null or s.state in {{STOPPED}} or {{code_stops_at(s)}} <= clock.reading or a.ended_by = 'server'
+                 or exists (select from jobs_latereport r
+                             where r.attempt_id = a.id and r.event in ('COMPLETED', 'FAILED', 'CANCELLED', 'RELEASED'))))
+       and (%(only)s::bigint[] is null or slot.id = any(%(only)s))
+     order by slot.id
+       for update of slot skip locked
+),
+-- due: select id from slots_to_free
+freed_slots as (
+    delete from jobs_limitslot slot using slots_to_free where slot.id = any(array[slots_to_free.id]) returning slot.id, slot.key
+),
+{{pass_turns}}
+select id from freed_slots
+
+-- statement: pass_turns_of_pattern
+-- Note the keys of a rule that was changed: the key itself, or the keys under its prefix by which jobs are parked.
+-- takes: pattern text
+-- returns: key text
+-- row: LimitKey
+with recursive {{parked_keys}},
+new_turns as (
+    insert into jobs_limitturn (key)
+    select %(pattern)s where right(%(pattern)s, 2) <> ':*'
+     union all
+    select key from parked_keys where right(%(pattern)s, 2) = ':*' and %(pattern)s = any(limit_patterns(key))
+ returning key
+)
+select key from new_turns
+
+-- statement: list_limit_keys
+-- List the keys in use that match a pattern (null: all), with the slots that jobs of some namespaces (null: all) may use
+-- and use. Parked jobs are counted up to `counted`.
+-- takes: pattern text, namespaces text[], counted bigint, most bigint
+-- returns: key text, used bigint, allowed int|null, parked bigint, oldest_at timestamptz|null
+-- row: UsedLimitKey
+with recursive held_keys as (
+    select slot.key, sum(slot.amount) as used from jobs_limitslot slot
+     where (%(pattern)s::text is null or %(pattern)s = any(limit_patterns(slot.key))) and {{is_in_namespaces(slot)}}
+     group by slot.key
+),
+{{parked_keys}},
+used_keys as (
+    select key from held_keys
+     union
+    select key from parked_keys where %(pattern)s::text is null or %(pattern)s = any(limit_patterns(key))
+)
+select used_keys.key, coalesce(held_keys.used, 0)::bigint as used,
+       (select min(l.running) from unnest(coalesce(%(namespaces)s::text[], array['default'])) of_job (namespace),
+               limits_of(used_keys.key, of_job.namespace) l) as allowed,
+       waiting.parked, waiting.oldest_at
+  from used_keys
+  left join held_keys using (key)
+ cross join lateral (
+       select count(*) as parked, min(counted.created_at) as oldest_at
+         from (select j.created_at from jobs_workerjob j
+                where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = used_keys.key
+                  and {{is_in_namespaces(j)}}
+                limit %(counted)s) counted) waiting
+ where held_keys.used > 0 or waiting.parked > 0
+ order by waiting.parked desc, used desc, used_keys.key
+ limit %(most)s
+
+-- statement: count_limit_repairs
+-- Count the slots that the sweep freed and the jobs that it unparked. Both are 0 in a healthy system.
+-- takes: freed bigint, unparked bigint
+-- returns: what text
+-- row: CountedRepair
+with tallies as (
+    insert into liveness_tally (name, labels, number)
+    select 'limit_repairs', array[what], number
+      from (values ('slots', %(freed)s::bigint), ('jobs', %(unparked)s::bigint)) repaired (what, number)
+     where number > 0
+ returning labels
+)
+select labels[1] as what from tallies

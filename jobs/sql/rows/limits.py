@@ -1,0 +1,33 @@
+"""The rows of limits.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+
+class LimitKey(NamedTuple):
+    key: str
+
+
+class LockedLimitKeys(NamedTuple):
+    locked: int
+
+
+class SettledKeys(NamedTuple):
+    parked: int
+    unparked: int
+
+
+class FreedSlot(NamedTuple):
+    id: int
+
+
+class UsedLimitKey(NamedTuple):
+    key: str
+    used: int
+    allowed: int | None
+    parked: int
+    oldest_at: datetime | None
+
+
+class CountedRepair(NamedTuple):
+    what: str
