@@ -24,7 +24,7 @@ def time_since(at: datetime, now: datetime) -> SafeString:
 
 
 def seconds_since(seconds: float, now: datetime) -> SafeString:
-    """Return the same for the moment that was `seconds` ago."""
+    """Return the time since the moment that was `seconds` ago, as `time_since` does."""
     return counting_time(moment_after(now, -seconds), "age", seconds)
 
 
@@ -34,7 +34,7 @@ def time_until(at: datetime, now: datetime) -> SafeString:
 
 
 def seconds_until(seconds: float, now: datetime) -> SafeString:
-    """Return the same for the moment that is `seconds` from now."""
+    """Return the time until the moment that is `seconds` from now, as `time_until` does."""
     return counting_time(moment_after(now, seconds), "left", seconds)
 
 

@@ -27,7 +27,7 @@ HAS_FAILED = "controlplane.has_failed"
 
 
 class RequestLog:
-    """Log every request at level INFO, and at WARNING only requests that end with status 400 or above."""
+    """Log each request. If the logger's level is above INFO, log only requests that end with status 400 or above."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

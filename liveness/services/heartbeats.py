@@ -32,7 +32,7 @@ class ServerHeartbeat:
     """Content of a heartbeat. If `schedulable` is False, the server cordons itself for the reason `reason`.
 
     `witness` marks a heartbeat of the control plane itself that proves that heartbeats can arrive. It takes the same
-    path as a worker's heartbeat with attempts, so it needs everything that heartbeats need.
+    path as a worker's heartbeat with attempts, so it arrives only if heartbeats of workers can arrive.
     """
 
     state: ServerState | None = None

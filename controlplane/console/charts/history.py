@@ -123,7 +123,7 @@ def stack(
 ) -> HistoryChart:
     """Return a chart of stacked bars. From the index `whole` on, points still grow.
 
-    None means that all are averages.
+    None means that no point grows, because all points are averages.
     """
     whole = len(points) if whole is None else whole
     values = [[read(point) or 0 for _, _, read in series] for point in points]

@@ -166,8 +166,8 @@ class CeleryClaims(ClaimTransitions):
     def finish(self, running: Collection[str] | None) -> None:
         """Release the jobs of a worker that has ended, and wait some seconds for the responses.
 
-        `running` are the tags of tasks whose code ran. None means that the code of any task may have run. These jobs
-        are not released, because the control plane counts them as lost.
+        `running` are the tags of tasks whose code ran. None means that the code of any task may have run. Jobs whose
+        code ran are not released, because the control plane counts them as lost.
         """
         with self._lock:
             for claim in list(self._claims.values()):

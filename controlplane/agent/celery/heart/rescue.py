@@ -95,7 +95,7 @@ class Rescue:
             self._ended.add(instance)
 
     def lost(self) -> set[str]:
-        """Return the instances whose messages may be returned, after a mark."""
+        """Return the instances whose messages may be returned once they are marked."""
         with self._lock:
             now = self._clock()
             unknown = {id for id, since in self._unknown_since.items() if now - since >= self._unknown_for}
