@@ -65,7 +65,9 @@ class PageFilter(StrictSerializer):
 
     cursor = IdField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
-    namespace = TextField(required=False, max_length=90, help_text="One of those that the caller reaches.")
+    namespace = TextField(
+        required=False, max_length=90, help_text="Only objects of this namespace. The caller must have access to it."
+    )
 
     heavy: ClassVar[Sequence[str]] = ()
     """Columns that may be large. The sizes of the rows are measured before the rows are read."""

@@ -27,7 +27,7 @@ class StrictSerializer(serializers.Serializer):
             unknown = [key for key in data if key not in self.fields]
             if unknown:
                 known = ", ".join(self.fields)
-                detail = ErrorDetail(f"Unknown field. Known are: {known}.", code="unknown")
+                detail = ErrorDetail(f"Unknown field. Known fields are: {known}.", code="unknown")
                 raise serializers.ValidationError({str(key): [detail] for key in unknown})
         if type(data) is not dict or getattr(self.root, "partial", False):
             return super().to_internal_value(data)
@@ -73,7 +73,7 @@ class ChoiceField(serializers.ChoiceField):
     def __init__(self, choices: Any, **options: object) -> None:
         super().__init__(choices, **with_defaults(options))
         words = ", ".join(map(str, self.choices))
-        self.error_messages["invalid_choice"] = f'"{{input}}" is not a valid choice. Valid are: {words}.'
+        self.error_messages["invalid_choice"] = f'"{{input}}" is not a valid choice. Valid choices are: {words}.'
 
 
 @cache

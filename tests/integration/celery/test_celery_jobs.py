@@ -43,7 +43,7 @@ def test_without_a_worker_of_its_queue_the_placement_shows_the_missing_tags(subm
     [
         ({"args": {"name": "ann"}}, 'Use a list, like [1, "two"].'),
         ({"kwargs": ["ann"]}, 'Use an object, like {"amount": 1}.'),
-        ({"countdown": 10}, "Unknown field. Known are: type, task, args, kwargs, queue."),
+        ({"countdown": 10}, "Unknown field. Known fields are: type, task, args, kwargs, queue."),
     ],
 )
 def test_what_is_no_task_is_refused_with_a_sentence(submit, wrong, sentence):

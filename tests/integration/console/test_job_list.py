@@ -74,7 +74,7 @@ def test_a_wrong_query_is_a_400_that_names_the_field(submit, query):
 
 def test_an_unknown_value_is_refused_with_the_known_ones(submit):
     (error,) = submit.client.get("/jobs?state=DONE").json()["errors"]["state"]
-    assert error.startswith('"DONE" is not a valid choice. Valid are: ') and "COMPLETED" in error
+    assert error.startswith('"DONE" is not a valid choice. Valid choices are: ') and "COMPLETED" in error
 
 
 @pytest.mark.parametrize(("role", "sees"), [("client", 0), ("viewer", 2), ("operator", 2)])
