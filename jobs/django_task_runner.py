@@ -28,13 +28,13 @@ else:
 if not apps.ready:
     django.setup()
 with suppress(ImportError):
-    import psycopg_pool  # noqa: F401  # otherwise each task imports it with its first query
+    import psycopg_pool  # noqa: F401  # imported here, because otherwise each task imports it with its first query
 
 
 def run(payload: Mapping[str, Any]) -> Any:
     """Run the task of this process's attempt and return its result."""
     backend: Any = task_backends[payload["backend"]]
-    # The claim brought all that the first attempt must know. Later ones need the errors of those before.
+    # The claim has all the data for the first attempt. Later attempts need the errors of earlier attempts.
     if context.attempt == 1 and context.server and "enqueued_at" in payload:
         result = backend.build_running_result(payload, str(context.job), context.server)
     else:

@@ -1,4 +1,7 @@
-"""Graph of the steps of an execution: find errors in its dependencies, and the order of the steps. Needs no Django."""
+"""Graph of the steps of an execution: find errors in the dependencies, and the order of the steps.
+
+It needs no Django.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ WORDS_LIMIT = 10
 
 
 def dependency_problems(steps: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a sentence for each error in the dependencies: unknown keys or a cycle. `steps` maps a key to its keys."""
+    """Return a sentence for each error: unknown keys, or a cycle. `steps` maps each key to the keys it depends on."""
     unknown = [f"{key!r} depends on {on!r}" for key, needs in steps.items() for on in needs if on not in steps]
     if unknown:
         return [f"Steps depend on keys that no step has: {join_words(unknown)}."]

@@ -11,13 +11,14 @@ KEYS_KEPT = 100
 BINS_PER_DOUBLING = 4
 """Bin `k` starts at 2^(k/4) ms, so that percentiles are exact within 9 per cent."""
 MARGIN = 120
-"""Seconds before the last count that are counted again each time, because the database's clock may go back so far."""
+"""Seconds before the last count that are counted again each time, because the database's clock may be set back a
+little."""
 SETTLED = 3600
-"""Seconds after which no transaction of ours is still open. The limits of each database role end longer ones."""
+"""Seconds after which none of our transactions is open any more, because limits end longer transactions."""
 HOURS_AT_ONCE = 6
 """Largest number of hours that one transaction counts when the history is behind."""
 FIRST_HOURS = 8 * 24
-"""Hours before now at which the first count starts."""
+"""Number of past hours that the first count includes."""
 MINUTES_KEPT_HOURS = 25
 
 
@@ -60,9 +61,9 @@ DEFAULT_WINDOW = "1h"
 
 
 def percentile(counts: Mapping[str, int], share: float) -> float | None:
-    """Return the percentile of durations in seconds: the middle of its bin. `counts` maps bins to counts.
+    """Return a percentile of durations in seconds: the middle of the bin with that percentile.
 
-    Return None if there are no durations.
+    `counts` maps bins to counts. Return None if there are no durations.
     """
     total = sum(counts.values())
     rank, seen = share * total, 0

@@ -1,4 +1,4 @@
-"""Permissions to view each type of object. The one for jobs covers their attempts, logs and superseded reports."""
+"""Permissions to view each type of object. The permission for jobs includes attempts, logs and superseded reports."""
 
 VIEWS = {
     "server": "liveness.view_server",

@@ -1,4 +1,4 @@
-"""References: objects in the payload of a step that stand for a value of the execution. Needs no Django.
+"""References: objects in the payload of a step that stand for a value of the execution. This module needs no Django.
 
 `{"from": "$.steps.extract.output.rows", "default": []}` stands for an output. PostgreSQL evaluates the path when the
 step begins (SQL function `resolved_step`). Paths are read here in PostgreSQL's canonical text, in which every name is
@@ -16,7 +16,7 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 
 
 class WrongPath(ValueError):
-    """A path that a step may not use. The message completes the sentence "The path … "."""
+    """A step may not use this path. The message completes the sentence "The path … "."""
 
 
 def is_reference(value: object) -> bool:
@@ -65,7 +65,7 @@ def list_steps(canonical: str) -> frozenset[str]:
 
 
 def _names_after(tokens: list[str], place: int) -> list[str]:
-    """Return the first two names after a root, as far as they follow it directly."""
+    """Return the names that directly follow a root, at most two."""
     names = []
     for dot, name in zip(tokens[place + 1 : place + 5 : 2], tokens[place + 2 : place + 5 : 2], strict=False):
         if dot != "." or name[0] != '"':
@@ -75,9 +75,10 @@ def _names_after(tokens: list[str], place: int) -> list[str]:
 
 
 def ancestors(needs: Mapping[str, Sequence[str]]) -> Callable[[str, str], bool]:
-    """Return a function that shows if a step (second) depends on another (first), directly or not.
+    """Return a function of two steps. It returns True if the second depends on the first, directly or not.
 
-    `needs` has no cycle. The sets are bits of whole numbers, because 10,000 steps may each have 10,000 ancestors.
+    `needs` must have no cycle. Sets of steps are stored as bits of integers, because 10,000 steps may each have 10,000
+    ancestors.
     """
     bit_of = {key: 1 << place for place, key in enumerate(needs)}
     before: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Limits of searches without an index: a list searches SCAN_LIMIT rows, and its next page continues after them."""
+"""Limit searches without an index: a list searches SCAN_LIMIT rows, and its next page continues after these rows."""
 
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,7 @@ def next_scan_window(
     if state is None:
         ids = rest.order_by(f"{sign}pk").values_list("pk", flat=True)
     else:
-        # A range condition with this order can use only the index of states, so the planner chooses no longer scan.
+        # Only the index of states fits a range condition with this order, so the planner cannot choose a longer scan.
         ids = (
             rest.filter(state__range=(state, state)).order_by(f"{sign}state", f"{sign}pk").values_list("pk", flat=True)
         )

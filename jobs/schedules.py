@@ -1,7 +1,7 @@
 """Compute the slots of triggers' schedules.
 
-A stored schedule may be invalid on this system, for example if an upgrade removed its time zone. Then each function
-raises TriggerUnusable, and pages and API show that instead of failing.
+A stored schedule may be invalid on this system, for example because an upgrade removed its time zone. Then each
+function raises TriggerUnusable, and the pages and the API show the reason instead of failing.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def find_zone(name: str) -> ZoneInfo:
     """Return a time zone by name. Raise TriggerUnusable if this system does not have it."""
     try:
         return ZoneInfo(name)
-    except (ValueError, OSError, LookupError):  # a path, a name that is too long or a folder, or no zone
+    except (ValueError, OSError, LookupError):  # the name is a path, a folder or too long, or there is no such zone
         raise TriggerUnusable(f'{name!r} is not a time zone of this system; use one like "Europe/Zurich".') from None
 
 
@@ -40,10 +40,11 @@ def schedule_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
     counted from the trigger's creation.
     """
     if trigger.cron is not None:
-        # Compare in UTC: within one time zone Python compares only wall times, so both 2:30 of a night would be equal.
+        # Compare in UTC. Within one time zone Python compares only wall times, so the two 2:30 of a night would be
+        # equal.
         for slot in read_cron(trigger.cron, after.astimezone(find_zone(trigger.timezone))):
             moment = slot.astimezone(UTC)
-            if moment > after:  # a daily slot in a repeated hour already was in the first one
+            if moment > after:  # in a repeated hour, a daily slot has already occurred the first time
                 yield moment
         return
     with suppress(OverflowError):  # there are no slots after the year 9999
@@ -57,7 +58,10 @@ def schedule_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
 
 
 def upcoming_slots(trigger: Any, now: datetime, count: int) -> list[datetime]:
-    """Return the next `count` slots of a trigger. For a paused one, return those it would have if it were enabled."""
+    """Return the next `count` slots of a trigger.
+
+    For a paused trigger, return the slots that it would have if enabled.
+    """
     if not trigger.enabled or trigger.next_slot_at is None:
         return list(islice(schedule_slots(trigger, now), count))
     return list(islice(chain([trigger.next_slot_at], schedule_slots(trigger, trigger.next_slot_at)), count))

@@ -1,4 +1,7 @@
-"""Jobs of Django tasks: validated once for each task, because only the payload of the next one differs."""
+"""Job templates of Django tasks.
+
+A template is validated once for each task, because its jobs differ only in their payload.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ class JobTemplate:
 
     @classmethod
     def build(cls, fields: Mapping[str, Any]) -> "JobTemplate":
-        """Raise ValidationError if no such job may be submitted."""
+        """Return the template of a job with these fields. Raise ValidationError if no such job may be submitted."""
         validated = validate_body(SubmissionRequest, dict(fields))
         return cls(dict(fields), drafts.build_job_content(validated))
 

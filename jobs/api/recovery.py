@@ -1,4 +1,4 @@
-"""Manual recovery, as in Horsies: list stale attempts, requeue stale claimed ones, fail stale running ones."""
+"""Manual recovery, as in Horsies: list stale attempts, requeue stale claimed attempts, fail stale running attempts."""
 
 import math
 from collections.abc import Callable
@@ -122,7 +122,7 @@ class StaleAttemptsView(RoleCall):
 
 
 class ManualRecoveryCall(RoleCall):
-    """Action of an operator on all stale attempts. The settings AUTO_… do not matter."""
+    """Action of an operator on all stale attempts, whatever the settings AUTO_… are."""
 
     is_about_instance = True
     roles = {"POST": {Role.OPERATOR}}

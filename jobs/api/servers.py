@@ -1,4 +1,4 @@
-"""`/servers`: the list of servers, and their registration. Its response has the config that a worker must follow."""
+"""`/servers`: the list of servers, and registration. The response to a registration has the config for the worker."""
 
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from liveness.services import registration, tokens
 class ServersView(TokenFirst, RoleCall):
     """`GET /servers` and `POST /servers`.
 
-    The statement that registers also checks the token, so that a registration needs one round trip.
+    The registering SQL statement also checks the token, so that a registration needs one round trip.
     """
 
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}

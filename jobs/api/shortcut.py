@@ -1,7 +1,7 @@
 """Shortcut for plain heartbeats. Nearly every call is a heartbeat, and nearly none changes the state of its server.
 
-Plain heartbeats skip Django and Django REST Framework, and simultaneous ones share a statement. All others, and all
-that would be refused, take the normal path through Django, which writes the error responses.
+Plain heartbeats bypass Django and Django REST Framework, and simultaneous heartbeats share a statement. All other
+heartbeats, and heartbeats to refuse, take the normal path through Django. It writes the error responses.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -32,14 +32,14 @@ Row = TypeVar("Row")
 
 SMALL_BODY_BYTES = 8192
 PATIENCE = 2.0
-"""Longest time in seconds; `patience` shortens it for short timeouts."""
+"""Largest value of `patience()`, in seconds."""
 STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
 render_json = JSONRenderer().render
 
 
 def patience() -> float:
-    """Return the seconds after which a statement counts as hanging. Later ones then use another connection."""
+    """Return the seconds after which a statement counts as hanging. Later statements then use another connection."""
     return min(PATIENCE, conf().timeout / 8)
 
 
@@ -57,17 +57,17 @@ def answers(beats: list[PlainHeartbeat]) -> list[bytes | None]:
 def run_together(
     run: Callable[[list[Call]], list[Row | None]], calls: list[Call], left_to_django: Collection[Temporary] = ()
 ) -> list[Row | None]:
-    """Return the row of each call from one statement, or only None if the database refuses the statement.
+    """Return the row of each call from one statement. If the database refuses the statement, return None for each call.
 
-    The temporary errors of `left_to_django` count as a refusal, so that each call goes on alone. The thread keeps its
-    connection for the next statement; see `let_go_of_connection`. Raise the errors of UNHEARD if the database is not
-    available.
+    Temporary errors in `left_to_django` count as a refusal, so that Django handles each call by itself. The thread
+    keeps its connection for the next statement; see `let_go_of_connection`. Raise the errors of UNHEARD if the database
+    is not available.
     """
     database.reset_may_have_changed()
     try:
         return run(calls)
     except Error as error:
-        # The response is written in another thread, which cannot read this thread's state.
+        # The response is written in another thread. That thread cannot read the state of this one.
         vars(error)["is_unknown"] = database.may_have_changed()
         let_go_of_connection()
         temporary = classify(error)
@@ -77,7 +77,7 @@ def run_together(
 
 
 def let_go_of_connection() -> None:
-    """Return this thread's connection to the pool, as at the end of each request, or drop it after an error."""
+    """Return this thread's connection to the pool, as at the end of each request. After an error, drop it."""
     if not connection.in_atomic_block:
         close_old_connections()
 
@@ -86,7 +86,10 @@ UNHEARD = (Error, TimeoutError)
 
 
 def unheard(error: Exception) -> HttpResponse:
-    """Return the response when the database is not available. Django would wait for it again and block a thread."""
+    """Return the response if the database is not available.
+
+    Django would wait for the database again and block a thread.
+    """
     down: HttpResponse = build_unavailable_response(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
     return down
 

@@ -1,7 +1,7 @@
-"""Shortcut for single jobs. Most programs submit one job in each call, and nearly each is plainly valid.
+"""Shortcut for single jobs. Most programs submit one job in each call, and nearly all of these jobs are plainly valid.
 
-Such calls skip Django and its views, and simultaneous ones share a statement (core/batching.py). The serializer decides
-what is valid. All other calls, and all that would not store a new job, take the normal path through Django.
+Such calls bypass Django and its views, and simultaneous calls share a statement (core/batching.py). The serializer
+decides what is valid. Calls of other kinds, and calls that would store no new job, take the normal path through Django.
 """
 
 from collections.abc import Sequence
@@ -25,20 +25,20 @@ PATH = "/api/v1/jobs"
 PATIENCE = 5.0
 """Seconds after which a statement counts as hanging."""
 GATHERING = 0.002
-"""Seconds that a job waits at most for others to share its statement."""
+"""Longest time in seconds that a job waits for other jobs to share its statement."""
 ACCEPTED = ("*/*", "application/json")
 FIELDS = {
     "name", "action", "payload", "tags", "priority", "timeout_seconds", "available_at", "good_until", "on_worker_lost",
     "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on", "key", "traceparent",
 }  # fmt: skip
-"""Fields that only describe the job. With another field the normal path decides what happens."""
+"""Fields that only describe the job. A job with other fields takes the normal path."""
 
 
 def answers(singles: list[SingleJob]) -> list[bytes | None]:
     """Store jobs in one statement and return their responses. None means that Django must handle the request.
 
-    If one of them waits for another transaction, Django handles each by itself, so that the others need not wait.
-    Raise the errors of shortcut.UNHEARD if the database is not available.
+    If one job waits for another transaction, Django handles each job by itself, so that the others need not wait. Raise
+    the errors of shortcut.UNHEARD if the database is not available.
     """
     stored = run_together(submission.submit_single_jobs, singles, CONTENDED)
     return [one and render_json(describe_submitted(one.job)) for one in stored]

@@ -135,7 +135,10 @@ class ReportsView(ServerCall):
 
     @extend_schema(request=ReportsRequest, responses=ReportsAnswer)
     def post(self, request: Request, server: UUID) -> Response:
-        """Record reports about attempts and return their results in order. A refused one does not affect the others."""
+        """Record reports about attempts and return their results in order.
+
+        A refused report does not affect the others.
+        """
         results = reporting.record_reports(self.server_token, to_reports(request.data))
         return Response({"results": [self.describe_result(result) for result in results]})
 
@@ -161,7 +164,7 @@ class TasksView(ServerCall):
 
 
 class JobCall(RoleCall):
-    """Call about jobs: clients access their own jobs, operators all jobs. Viewers may only read them."""
+    """Call about jobs. Clients access their own jobs, and operators access all jobs. Viewers may only read jobs."""
 
     roles = {
         "GET": {Role.CLIENT, Role.VIEWER, Role.OPERATOR},
@@ -192,7 +195,7 @@ class JobsView(JobCall):
 
     @extend_schema(operation_id="v1_jobs_list", parameters=[JobFilter], responses=JobPage)
     def get(self, request: Request) -> Response:
-        """Return jobs, latest first, in pages. A client gets only its own."""
+        """Return jobs, latest first, in pages. A client gets only its own jobs."""
         query = JobFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         visible = self.within_namespaces(jobs_visible_to(self.owner))
@@ -233,7 +236,7 @@ class PlacementView(JobCall):
 
 
 class Intervention(JobCall):
-    """Action on one job by hand. The response is the job after it."""
+    """Action on one job by hand. The response is the job after the action."""
 
     def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
         body = serializer_class(data=request.data)
@@ -254,7 +257,7 @@ class CancelJobView(Intervention):
 
     @extend_schema(request=NoteRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
-        """Cancel a job. A waiting one ends now; the worker of a live one is asked to cancel it."""
+        """Cancel a job. A waiting job ends now. The worker of a live job is asked to cancel it."""
         interventions.cancel_job(job, self.by, self.owner, **self.validated_body(request, NoteRequest))
         return self.job_response(job)
 
@@ -264,7 +267,7 @@ class ResubmitJobView(Intervention):
 
     @extend_schema(parameters=[KEY], request=ResubmitRequest, responses={200: JobAnswer, 201: JobAnswer})
     def post(self, request: Request, job: UUID) -> Response:
-        """Take a live job from its worker (200), or submit one that ended without success again as a new job (201).
+        """Take a live job from its worker (200), or submit a job that ended without success again, as a new job (201).
 
         The new job gets the key of the Idempotency-Key header. A repeated call returns the same job (200).
         """

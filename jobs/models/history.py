@@ -1,4 +1,4 @@
-"""Models of the history: figures per minute and hour, so that charts need not read jobs."""
+"""Models of the history: figures per minute and per hour, so that charts need not read jobs."""
 
 from django.db import models
 from django.db.models import Q

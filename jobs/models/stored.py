@@ -6,10 +6,10 @@ from liveness.models import ApiToken
 
 
 class StoredBytes(models.Model):
-    """One change, plus or minus, of the bytes that the jobs of an API token occupy. Their sum is the present size.
+    """Change of the bytes that the jobs of an API token occupy, positive or negative.
 
-    Rows are only added, so submissions of one token never wait for each other. A periodic task merges the rows of each
-    token. The table is empty without a STORED_BYTES_LIMIT.
+    The sum of all rows is the size now. Rows are only added, so submissions of one token never wait for each other. A
+    periodic task merges the rows of each token. The table is empty without a STORED_BYTES_LIMIT.
     """
 
     owner = models.ForeignKey(ApiToken, models.DO_NOTHING, db_constraint=False, db_index=False)

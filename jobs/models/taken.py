@@ -1,4 +1,4 @@
-"""Model of attempts that were taken from servers that may not know it yet."""
+"""Model of attempts that were taken from living servers. The servers may not know that yet."""
 
 from django.db import models
 
@@ -6,10 +6,11 @@ from django.db import models
 class TakenAttempt(models.Model):
     """Attempt that ended without a report of its server, until the server has confirmed that its code has stopped.
 
-    The response to every heartbeat of the server names it as lost. If its code had started, the next attempt of the job
-    waits until this row is deleted (`release_taken_attempts`). That happens when the server confirms it, has ended, is
-    past its fence, or has ignored the responses for CANCEL_TIMEOUT. The table is nearly always empty, so reading it
-    costs claims and heartbeats almost nothing. It has no foreign keys, because the other rows may be deleted first.
+    The response to every heartbeat of the server names the attempt as lost. If its code had started, the next attempt
+    of the job waits until this row is deleted (`release_taken_attempts`). The row is deleted when the server confirms
+    the stop, has ended, is past its fence, or has ignored the responses for CANCEL_TIMEOUT. The table is nearly always
+    empty, so claims and heartbeats can read it at almost no cost. It has no foreign keys, because the other rows may be
+    deleted first.
     """
 
     attempt_id = models.UUIDField()

@@ -1,4 +1,4 @@
-"""Reads incidents, the messages about them, and mutes."""
+"""Selectors of incidents, of the messages about them, and of mutes."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ MESSAGES = """(
 
 
 def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Incident]:
-    """Return a page of incidents, open ones first, then the latest, with the `messages` about each.
+    """Return a page of incidents with their `messages`: open incidents first, then the latest.
 
     Open incidents are only on the first page (without `before`).
     """
@@ -35,5 +35,5 @@ def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:
 
 
 def mutes(now: datetime) -> dict[str, Any]:
-    """Return the mutes that hold at `now`, by rule."""
+    """Return the mutes in force at `now`, by rule."""
     return {mute.rule: mute for mute in AlertMute.objects.filter(until__gt=now)}

@@ -1,4 +1,4 @@
-"""Expressions for attempts: the server that holds them, and how long their code runs."""
+"""SQL expressions for attempts: the server that holds them, and the run time of their code."""
 
 from django.db.models import Case, F, FloatField, Func, JSONField, OuterRef, Q, Subquery, TextField, Value, When
 from django.db.models.functions import Coalesce, JSONObject
@@ -23,7 +23,7 @@ def holder_of_job() -> Subquery:
 
 
 def last_attempt_of_job() -> Subquery:
-    """Return the last attempt of a job: `state`, `server`, and the `seconds` for which its code ran, or runs."""
+    """Return the last attempt of a job: `state`, `server`, and the run time of its code until now in `seconds`."""
     last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").annotate(holder=summary_of_server())
     summary = last.values(summary=JSONObject(state="state", server="holder", seconds=seconds_of_attempt()))[:1]
     return Subquery(summary, output_field=JSONField())
@@ -33,7 +33,7 @@ RAN = "extract(epoch from %(expressions)s)::float8"
 
 
 def seconds_of_attempt() -> Func:
-    """Return the seconds for which the code of an attempt ran, or runs."""
+    """Return the run time of an attempt's code until now, in seconds."""
     return Func(
         Coalesce("finished_at", ClockTimestamp()), F("started_at"), template=RAN, arg_joiner=" - ",
         output_field=FloatField(),
@@ -41,7 +41,7 @@ def seconds_of_attempt() -> Func:
 
 
 def seconds_of_job() -> Case:
-    """Return the seconds of the last attempt of a job (null for a waiting job)."""
+    """Return the run time of the last attempt of a job in seconds (null for a waiting job)."""
     last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").values(seconds=seconds_of_attempt())[:1]
     has_run = Q(state__in=states.LIVE | states.TERMINAL)
     return Case(When(has_run, then=Subquery(last, output_field=FloatField())), output_field=FloatField())

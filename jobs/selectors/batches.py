@@ -1,4 +1,4 @@
-"""Reads batches for the API and the pages."""
+"""Selectors of batches, for the API and the pages."""
 
 from collections.abc import Collection
 from uuid import UUID
@@ -22,7 +22,7 @@ def visible_batches(namespaces: Collection[str] | None) -> QuerySet[Batch]:
 
 
 def count_refusals(batch: UUID, most: int) -> list[tuple[str, int]]:
-    """Return the reasons why items of a batch were refused, with their numbers, the most frequent first."""
+    """Return (reason, number of items) for the refused items of a batch, most frequent reason first."""
     refused = BatchItem.objects.filter(batch=batch, outcome=ItemOutcome.REFUSED).order_by()
     counted = refused.values_list("reason").annotate(count=Count("pk")).order_by("-count", "reason")
     return [(str(reason), count) for reason, count in counted[:most]]

@@ -1,4 +1,4 @@
-"""Reads executions and their steps for the API and the pages."""
+"""Selectors of executions and their steps, for the API and the pages."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -55,7 +55,7 @@ MUCH_BEFORE = f"""sum(coalesce(octet_length(output::text), 0) + coalesce(octet_l
                    over (order by position) > {MUCH}"""
 
 CONTENTS = content("output", MUCH_BEFORE) | content("error", MUCH_BEFORE)
-"""Outputs and errors of the first steps, as many as one response holds."""
+"""Outputs and errors of the first steps, up to the size limit of a response."""
 
 
 class CountedExecution(Execution):

@@ -1,4 +1,4 @@
-"""Reads the fleet map: every server that has not ended, as one cell."""
+"""Selector of the fleet map: one cell for every server that has not ended."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from liveness.conf import LivenessSettings, conf
 from liveness.selectors.counts import counts_by_type
 
 LOOKS = ("silent", "lost", "ending", "cordoned", "draining", "alive")
-"""Looks of a cell, those that need attention first."""
+"""Looks of a cell. Looks that need attention come first."""
 
 
 class FleetCell(NamedTuple):
@@ -49,7 +49,7 @@ def compose_fleet(cluster: str, settings: LivenessSettings) -> Composed:
     holding = Attempt.objects.live().order_by().values("server_id")
     work = Case(When(pk__in=holding, then=Value("0")), default=Value("1"))
     cell = Concat(look, work, Cast("pk", TextField()), F("name"), output_field=TextField())
-    # In the order of the map: by look, those with work first, then by name.
+    # Cells are in the order of the map: by look, servers with work first, then by name.
     order = (look, work, F("name"))
     return compose_query(counts_by_type(cluster, settings).annotate(cells=ArrayAgg(cell, order_by=order)))
 

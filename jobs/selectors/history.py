@@ -1,4 +1,4 @@
-"""Reads the history for charts. It reads only counts (services/history.py), never jobs."""
+"""Selectors of the history for charts. They read only counts (services/history.py), never jobs."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -16,7 +16,10 @@ OUTCOMES = ("completed", "failed", "cancelled", "expired", "skipped")
 
 @dataclass(frozen=True)
 class Point:
-    """Step of a window. Numbers of waiting and running jobs are None if they were not sampled."""
+    """Point of a chart: one step of a window.
+
+    The numbers of waiting and running jobs are None if they were not sampled.
+    """
 
     at: datetime
     ended: Mapping[str, int]
@@ -51,7 +54,10 @@ class History:
 
 @dataclass(frozen=True)
 class KeyHistory:
-    """Ends of the jobs with one tag or one action within a window. The key is empty for all others together."""
+    """Counts of the jobs with one tag or action that ended within a window.
+
+    The empty key stands for all other tags or actions.
+    """
 
     key: str
     jobs: int
@@ -63,7 +69,7 @@ class KeyHistory:
 
     @property
     def failure_rate(self) -> float | None:
-        """Return the part of the completed and failed jobs that failed, or None if there are none."""
+        """Return the share of failed jobs among the completed and failed jobs, or None if there are none."""
         judged = self.ended["completed"] + self.ended["failed"]
         return self.ended["failed"] / judged if judged else None
 
@@ -97,7 +103,7 @@ def build_history(window: Window, rows: list[HistoryPoint]) -> History:
 
 
 def read_history_by(dimension: Dimension, window: Window, limit: int = KEYS_KEPT) -> tuple[list[KeyHistory], int]:
-    """Return how jobs ended by tag or action, those with most failures first, and how many further keys there are."""
+    """Return counts of ended jobs by tag or action, most failures first, and the number of left-out keys."""
     return read_histories_by([dimension], window, limit)[dimension]
 
 

@@ -1,4 +1,4 @@
-"""Reads the figures of the whole control plane."""
+"""Selectors of the figures of the whole control plane."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from jobs.states import Flag, JobState
 from liveness.selectors.clusters import parse_maintenances
 
 COUNT_LIMIT = 1_000
-"""Jobs of an ended state are counted up to this number. Above it, statistics give an estimate."""
+"""Largest exact count of jobs in an ended state. Larger counts are estimates from statistics."""
 
 
 def instance_figures(
@@ -32,21 +32,21 @@ def instance_figures(
 ) -> dict[str, Any]:
     """Return the figures of the instance, or of one `cluster`, in one query. `now` is the database's clock.
 
-    For a cluster these are the jobs that its workers could take, the jobs that its servers hold, and the figures that
-    concern it. The keys are:
+    For a cluster, jobs are those that its workers could take or its servers hold, and other figures are about the
+    cluster. The keys are:
 
     - `counts`: jobs by state; `about`: the states with an estimate
-    - `waiting`: seconds for which the oldest waiting job could have been claimed
+    - `waiting`: seconds since the oldest waiting job could have been claimed
     - `flags`, `flagged_tags`: jobs that wait for a person to act, by flag and by tags (at most COUNT_LIMIT of each set
       of tags are checked)
     - `to_be_failed`: by tags, jobs that fail in so many `seconds` unless a worker comes
-    - `brakes`, `maintenances`: those that hold now; `in_maintenance`: True if the whole scope is in maintenance
+    - `brakes`, `maintenances`: those in force now; `in_maintenance`: True if the whole scope is in maintenance
     - `rows_left_out`: rows that could not be written recently
-    - `oldest_snapshot`: the `kind`, `name`, `pid` and age in `seconds` of what keeps dead rows for longest
+    - `oldest_snapshot`: the `kind`, `name`, `pid` and age in `seconds` of the holder of the oldest snapshot
     - `finished`, `check_age`, `took`: when the last liveness check ended, how long ago, and how long it took
     - `observed`, `observed_lag`: the observed time, and how long ago it last moved
     - `witnessed`: True if heartbeats arrive
-    - `incidents`: what went wrong recently
+    - `incidents`: recent incidents
     - `history`: points of the `window`, if there is one
     - `tabs`: `tab_counts()` of the `namespaces`, with `counts_tabs`
     """
@@ -95,7 +95,7 @@ def instance_figures(
 
 
 def tab_counts(namespaces: Iterable[str] | None) -> list[TabCount]:
-    """Return the numbers that the tabs of the pages show, for these namespaces (None: all)."""
+    """Return the counts on the tabs of the pages, for these namespaces (None: all)."""
     return sql.read_tab_counts.fetch_rows(**tab_parameters(namespaces))
 
 
@@ -109,7 +109,10 @@ def tab_counts_beside(namespaces: Iterable[str] | None, named: Mapping[str, UUID
 def tab_counts_with_prospects(
     namespaces: Iterable[str] | None, jobs: Iterable[WorkerJob]
 ) -> tuple[list[TabCount], dict[UUID, Prospect]]:
-    """Return `tab_counts()`, and by id why jobs wait for a person, or when they fail. One query."""
+    """Return `tab_counts()`, and the prospect of each job by id: why it waits for a person, or when it fails.
+
+    One query.
+    """
     open_ones = [job.pk for job in jobs if job.state in (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)]
     counts, rows = fetch_result_sets(
         sql.read_tab_counts, sql.read_prospects, only=open_ones, scan_limit=None,

@@ -1,4 +1,4 @@
-"""Reads one job for its page."""
+"""Selector of a job for its page."""
 
 from typing import Any
 from uuid import UUID

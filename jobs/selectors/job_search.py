@@ -9,9 +9,9 @@ from controlplane.core.ids import ID_PART, id_condition
 
 
 def jobs_with_text(rows: QuerySet[Any], word: str) -> QuerySet[Any]:
-    """Return the jobs whose name, action or error contains this text, or whose key or id it is.
+    """Return the jobs whose name, action or error contains this text, or whose key or id is this text.
 
-    The beginning or the last digits of an id are enough. No index serves this, so limit the rows before.
+    The beginning or the last digits of an id are enough. No index supports this search, so limit the rows before.
     """
     code = Q(action__command__icontains=word) | Q(action__path__icontains=word) | Q(action__task__icontains=word)
     error = Q(error__code__icontains=word) | Q(error__message__icontains=word)

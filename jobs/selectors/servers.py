@@ -1,4 +1,4 @@
-"""Reads servers with the attempts they hold."""
+"""Selectors of servers with the attempts that they hold."""
 
 from functools import cache
 from typing import Any
@@ -38,7 +38,7 @@ def attention_order() -> list[Any]:
 def servers_by_attention(cluster: str = "") -> QuerySet[Server]:
     """Return servers as in `servers_with_silence()`, of one cluster (empty: of all), in `attention_order()`.
 
-    Only the columns that are needed to choose some of them are computed.
+    Only the columns that are needed to choose servers are computed.
     """
     return servers_within_cluster(cluster, servers_with_silence()).order_by(*attention_order())
 
@@ -62,7 +62,7 @@ def servers_needing_attention(limit: int = 100, cluster: str = "") -> list[Timed
 
 
 def attempts_of_server(server: UUID) -> list[Attempt]:
-    """Return the attempts that a server holds, and its last ones, latest first, with the fields that lists show."""
+    """Return the attempts that a server holds, and its last ended attempts, latest first, with the fields for lists."""
     return compose_attempts().fetch(server=server)
 
 

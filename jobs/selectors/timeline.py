@@ -1,4 +1,4 @@
-"""Builds the timeline of a job."""
+"""Build the timeline of a job."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from jobs.models import WorkerJob
 
 
 def job_timeline(job: WorkerJob) -> list[dict[str, Any]]:
-    """Return what happened to a job, in order. Entries of the job itself have no attempt."""
+    """Return the events of a job, in order. Entries about the job itself have no attempt."""
     entries = [timeline_entry(None, states.JobState.PENDING, job.created_at)]
     for attempt in job.attempts.all():
         server = {"id": attempt.server_id, "name": attempt.server.name}

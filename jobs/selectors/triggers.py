@@ -1,4 +1,4 @@
-"""Reads triggers and their slots for the API and the pages."""
+"""Selectors of triggers and their slots, for the API and the pages."""
 
 from datetime import datetime
 from typing import Any
@@ -35,7 +35,7 @@ def trigger_details(trigger: UUID) -> Any:
 def slots_page(trigger: UUID, before: datetime | None, outcome: str | None, limit: int) -> QuerySet[TriggerSlot]:
     """Return the past slots of a trigger, latest first, with the `job_state` and `execution_state` of each.
 
-    A state is None if there is no such job or execution, or if it was deleted.
+    A state is None if there is no job or execution, or if it was deleted.
     """
     slots = TriggerSlot.objects.filter(trigger=trigger)
     slots = slots.filter(slot__lt=before) if before else slots

@@ -14,7 +14,7 @@ GLOBAL_UNICAST = IPv6Network("2000::/3")
 """All IPv6 addresses of hosts on the Internet are in this network."""
 MAPPED = IPv6Network("::ffff:0:0/96")
 NAT64 = IPv6Network("64:ff9b::/96")
-"""Addresses that lead to the IPv4 address in their last 32 bits."""
+"""Addresses that lead to an IPv4 address, which is in their last 32 bits."""
 RELAYS = IPv4Network("192.88.99.0/24")
 """Relays of 6to4. Any network may have one."""
 OTHER_WAYS_TO_IPV4 = (IPv6Network("2002::/16"), IPv6Network("2001::/32"))
@@ -32,9 +32,10 @@ class RefusedAddress(NotSent):
 
 
 def call_url(method: str, url: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool) -> int:
-    """Return the status of the answer, without reading its body or following redirects. Raises NotSent.
+    """Make a call and return the status of the response. Do not read its body or follow redirects. Raise NotSent.
 
-    The name is looked up once, and the call goes to that address, so that a later DNS response cannot change it.
+    The name is looked up once, and the call goes to the found address, so that a later DNS response cannot change the
+    target.
     """
     parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
@@ -61,7 +62,7 @@ def call_url(method: str, url: str, headers: dict[str, str], body: bytes | None,
 
 
 def find_address(host: str, port: int, *, allow_private: bool) -> str:
-    """Return an address of `host`. Raises NotSent, and RefusedAddress if any of its addresses is not public."""
+    """Return an address of `host`. Raise NotSent, or RefusedAddress if one of its addresses is not public."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -87,7 +88,10 @@ def is_public(address: str) -> bool:
 
 
 def mask_of_address(url: str, *, has_host: bool) -> SecretMask:
-    """Return a mask of all parts of the address that may be secret. `has_host`: its host is a host, not a token."""
+    """Return a mask of all parts of the address that may be secret.
+
+    If `has_host` is False, the host part may be a token.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:

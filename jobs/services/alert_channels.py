@@ -18,11 +18,11 @@ from jobs.services.alert_texts import describe_message, write_for_service
 
 MAIL_TIMEOUT = 10
 CALL_TIMEOUT = 15
-"""Seconds after which a call is abandoned. The socket timeout is not enough: a receiver that sends a byte now and then
-never reaches it."""
+"""Seconds after which a call is abandoned. A socket timeout is not enough, because a receiver that sends a byte now
+and then never reaches it."""
 
 NOTIFY_TYPES = {"critical": "failure", "warning": "warning"}
-"""Notify types of Apprise by severity. Chats choose a colour or an icon by them."""
+"""Apprise's notify types by severity. Chat services choose a colour or an icon by them."""
 
 calls: dict[str, threading.Thread] = {}
 """The running or abandoned call of each channel."""
@@ -37,7 +37,7 @@ def list_channels() -> list[str]:
     settings = alerts_conf()
     return [
         *(f"webhook {number}" for number, _ in enumerate(settings.webhook_urls.split(), 1)),
-        # One channel for each address: a server may refuse some addresses of an e-mail and accept the others.
+        # Each address is a separate channel, because a server may refuse some addresses of an e-mail and accept others.
         *(f"email {number}" for number, _ in enumerate(settings.email_to.split(), 1)),
         *(f"apprise {number}" for number, _ in enumerate(settings.apprise_urls.split(), 1)),
     ]
@@ -84,7 +84,7 @@ def call_with_timeout(channel: str, call: Callable[[], None], mask: SecretMask) 
         case [NotSent() as error]:
             raise type(error)(mask.mask_text(str(error))) from None
         case [Exception() as error]:
-            # Libraries of chat services may raise anything. The other messages must be sent all the same.
+            # Libraries of chat services may raise any error. The other messages must be sent anyway.
             raise NotSent(mask.mask_text(f"{type(error).__name__}: {error}".split("\n")[0])) from None
         case [error]:
             raise error
@@ -148,7 +148,7 @@ def read_mail_server(url: str) -> dict[str, Any]:
 def notify_apprise(url: str, payload: dict[str, Any]) -> None:
     """Send a message as text, which Apprise converts to the format of the service. Raises NotSent."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Apprise imports many plugins, and they import what they like
+        warnings.simplefilter("ignore")  # slow, because Apprise imports many plugins
         try:
             from apprise import Apprise, NotifyFormat
         except ModuleNotFoundError:

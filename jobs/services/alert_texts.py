@@ -1,7 +1,7 @@
-"""Texts of alert messages for people, and how each kind of chat must be given them.
+"""Texts of alert messages, in the form that each kind of chat service needs.
 
-Everybody with a token chooses names of servers, clusters and jobs. A chat must show them unchanged: without links,
-mentions or markup, and it must not refuse the message.
+Everybody with a token may choose names of servers, clusters and jobs. A chat must show these names unchanged, without
+links, mentions or markup, and must not refuse the message.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 from controlplane.agent.clean_text import CONTROL
 
 TEXT, HTML = "text", "html"
-"""Formats of Apprise, which escapes a text that it converts. Its third format is `markdown`."""
+"""Formats of Apprise. It escapes a text that it converts. Its third format is `markdown`."""
 RENDERS_TEXT = {
     *("discord", "fluxer", "guilded", "hassio", "hassios", "mmost", "mmosts", "nctalk", "nctalks", "revolt", "ryver"),
     *("stoat", "zulip"),
@@ -25,7 +25,7 @@ FOR_PROGRAMS = {
     *("amqp", "amqps", "apprise", "apprises", "form", "forms", "json", "jsons", "mailto", "mailtos", "mqtt", "mqtts"),
     *("syslog", "xml", "xmls"),
 }
-"""Apprise services whose reader is a program or a mailbox: they have no mentions."""
+"""Apprise services whose reader is a program or a mailbox. They have no mentions."""
 MARKUP = re.compile(r"([\\`*_~|\[\]<>#])")
 MENTION = re.compile(r"(?<![\w.])@(?=[\w*&!])")
 """An @ that a chat takes for a mention. A mention notifies people, in the worst case everybody in a channel."""
@@ -41,7 +41,7 @@ LABELS = {
 }
 EVENTS = {"incident.opened": "", "incident.updated": "Update: ", "incident.ended": "Ended: ", "test": "Test: "}
 BREAK = "\u200b"
-"""A space without width: people see the unchanged text, and the chat sees no mention."""
+"""Space without width. People see the unchanged text, but the chat service finds no mention."""
 
 
 def describe_message(payload: dict[str, Any]) -> tuple[str, str]:
@@ -85,7 +85,7 @@ def write_for_service(scheme: str, format: str, payload: dict[str, Any]) -> tupl
         return subject, text
     if format != TEXT or scheme in RENDERS_TEXT:
         subject = describe_safely(payload)
-    # The link comes last and unescaped: escapes would break it, and all names in it are already quoted.
+    # The link comes last and is not escaped. Escapes would break it, and all names in it are already quoted.
     text = "\n".join(CONTROL.sub(" ", line) for line in list_lines(payload["data"]))
     subject, text = MENTION.sub(f"@{BREAK}", subject), MENTION.sub(f"@{BREAK}", text)
     if scheme in VERBATIM:

@@ -1,8 +1,8 @@
-"""Incidents, and the messages when one begins, grows or ends.
+"""Store incidents, and send messages when an incident begins, grows or ends.
 
-Messages are stored in the transaction that finds the incident and sent afterwards, so a crash loses none. A message
-keeps its id for all tries. If the process crashes between sending and recording that, the receiver gets the message
-twice, with the same id.
+A message is stored in the transaction that finds its incident, and sent afterwards, so a crash loses no message. All
+tries of a message have the same id. If the process crashes after sending and before recording that, the receiver gets
+the message twice, with the same id.
 """
 
 import json
@@ -34,10 +34,10 @@ log = structlog.get_logger()
 GIVEN_UP_AFTER = 86400
 KEPT = 90 * 86400
 SENDING_BUDGET = 5
-"""Seconds after which no further message is sent in this run. The next run sends the others."""
+"""Seconds after which a run sends no more messages. The next run sends the rest."""
 HEARTBEAT_EVERY = 60
 UPDATE_GAP, LONGEST_GAP = 10, 600
-"""Seconds between two messages about new items of an incident. Each gap is longer by the first, up to the second."""
+"""Seconds: gaps between two messages about new items of an incident grow by UPDATE_GAP, up to LONGEST_GAP."""
 
 
 def run_alerts() -> None:
@@ -80,7 +80,7 @@ def send_due_messages(only: UUID | None = None) -> int:
 
 
 def send_leased(message: LeasedMessage) -> str | None:
-    """Send one leased message and record the result. Return why it could not be sent, or None."""
+    """Send one leased message and record the result. Return the error, or None if it was sent."""
     error, is_final = None, False
     try:
         send_message(message.channel, message.id, message.event, json.loads(message.payload))
@@ -110,7 +110,7 @@ def write_test() -> list[AlertMessage]:
 
 
 def send_test() -> dict[str, str]:
-    """Send a test message over each channel now. Return, by channel, why it could not be sent (empty: it was)."""
+    """Send a test message over each channel now. Return the error of each channel; empty means that it was sent."""
     results = {}
     for message in write_test():
         leased = sql.lease_message.fetch_row(only=message.pk)

@@ -1,8 +1,8 @@
 """Batches: an operator's action on many objects. A request stores the batch, any process works on its items.
 
-Each item is acted on by the service for one object. The result is recorded in the same transaction; for steps and
-executions in the next one. If a process ends before it records a result, another one takes the item after the lease. If
-the first process had already acted, the second one finds the event of the action.
+The service for one object acts on each item. The result is recorded in the same transaction, or for steps and
+executions in the next transaction. If a process ends before it records a result, another process takes the item after
+the lease. If the first process had already acted, the second process finds the event of the action.
 """
 
 import time
@@ -42,7 +42,7 @@ LEASE = 60
 """Seconds after which another process takes items that were not finished."""
 ITEMS_AT_ONCE = 20
 BUDGET = 1.5
-"""Seconds after which no further items are taken. The next tick takes the others."""
+"""Seconds after which a run takes no more items. The next tick takes the rest."""
 
 item_done = Signal()
 """Sent with `item` and the `row` it acted on, in the transaction that records the result."""
@@ -50,7 +50,7 @@ item_done = Signal()
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Operation, its objects in words, and the person or token that requests it."""
+    """Plan of a batch: its operation, a description of its objects, and the person or token that requests it."""
 
     operation: str
     by: str
@@ -102,7 +102,7 @@ def submit_batch(plan: BatchPlan, ids: list[UUID], *, are_named: bool) -> tuple[
 
 
 def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
-    """Return the batch of an earlier call with the same key, or None. Raises KeyTaken if that batch is another one."""
+    """Return the batch of an earlier call with the same key, or None. Raise KeyTaken if that call was different."""
     known = Batch.objects.filter(key=plan.key).first() if plan.key is not None else None
     if known is None:
         return None
@@ -118,7 +118,10 @@ def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
 
 
 def list_item_namespaces(plan: BatchPlan, ids: list[UUID]) -> list[str] | None:
-    """Return the namespaces of the items, or None if none of them is left. They decide who sees and stops the batch."""
+    """Return the namespaces of the items, or None if no item exists any more.
+
+    They decide who may see and stop the batch.
+    """
     if plan.reached is not None and len(plan.reached) == 1:
         return plan.reached
     rows = SUBJECTS[OPERATIONS[plan.operation].subject].model._default_manager.filter(pk__in=ids)
@@ -162,7 +165,7 @@ def run_items(batch: UUID | None, number: int) -> int:
     """Take up to `number` items and act on each. Return how many were taken, up to the item that stopped the batch."""
     items = sorted(lease_items(batch, number))
     for place, item in enumerate(items, 1):
-        # If the result of an item cannot be stored, its lease stays, and it is taken again afterwards.
+        # If the result of an item cannot be stored, its lease stays, and the item is taken again after the lease.
         with isolate_row("batch", item.id):
             if run_item(item) == BatchState.STOPPED:
                 return place
@@ -172,7 +175,7 @@ def run_items(batch: UUID | None, number: int) -> int:
 def lease_items(batch: UUID | None, number: int) -> list[LeasedItem]:
     """Lease the next items of `batch`, or (None) of the batch that was worked on longest ago.
 
-    So a large batch does not delay the others, and neither does a batch that cannot be written.
+    So no batch delays the others, even if it is large or cannot be written.
     """
     for each in [row.id for row in sql.list_due_batches.fetch_rows()] if batch is None else [batch]:
         with isolate_row("lease_items", each):
@@ -221,7 +224,7 @@ def record_outcome(item: LeasedItem, outcome: ItemOutcome, reason: str = "", res
 
 
 def was_done(item: LeasedItem) -> bool:
-    """Return True if an earlier try has acted, and only its result was not recorded."""
+    """Return True if an earlier try has acted, but its result was not recorded."""
     operation = OPERATIONS[item.operation]
     return ServerEvent.objects.filter(
         subject_type=operation.subject,
@@ -234,7 +237,7 @@ def was_done(item: LeasedItem) -> bool:
 
 @retried_atomic
 def stop_batch(batch: UUID, by: str, note: str) -> None:
-    """Stop a batch: no further item begins, finished items stay. Raises BatchEnded."""
+    """Stop a batch: no more items begin, and finished items stay as they are. Raise BatchEnded."""
     if not sql.stop_batch.fetch_rows(batch=batch, actor=by):
         raise BatchEnded
     record_action("stop_batch", by, note, ActionSubject(SubjectType.INSTANCE, batch, f"batch {batch}"))

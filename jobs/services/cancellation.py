@@ -1,4 +1,4 @@
-"""Cancels executions, by hand or because of their timeout, together with all their child executions.
+"""Cancel executions with all their child executions, by hand or because of their timeout.
 
 Two transactions: the first sets the execution to CANCELLING, so that no step of it is claimed or started any more
 (statements `claim_jobs`, `start_attempts`). The second cancels its jobs, one batch at a time. The execution is
@@ -54,7 +54,7 @@ def stop_by_hand(execution: UUID, by: str, note: str, subject: ActionSubject) ->
 
 
 def cancel_overdue_executions() -> dict[str, int]:
-    """Cancel executions past their `timeout_seconds`, with the code EXECUTION_TIMEOUT. Return how many, if any."""
+    """Cancel executions past their `timeout_seconds`, with the code EXECUTION_TIMEOUT. Return the numbers by state."""
     count, after = 0, UUID(int=0)
     while due := sql.find_overdue_executions.fetch_rows(batch=BATCH, after=after):
         for row in due:

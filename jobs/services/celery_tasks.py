@@ -1,6 +1,7 @@
-"""Tasks that Celery workers report. Each task is a job whose attempts the broker gives out, not the control plane.
+"""Record tasks that Celery workers report. Each task is a job.
 
-Such a job is never claimed. If its worker is lost it waits, like any job, until another worker has the message.
+The broker gives out its attempts, not the control plane. Such a job is never claimed. If its worker is lost it waits,
+like any job, until another worker has the message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ ORDER = (*ALWAYS, *GOING_ON, "end_tasks", "quarantine_waiting_tasks", "confirm_s
 
 @dataclass(frozen=True)
 class Judgement:
-    """Attempts of a call that the worker must cancel, and attempts whose report is superseded (`late`)."""
+    """Result of a call: attempts that the worker must cancel, and attempts whose report is superseded (`late`)."""
 
     cancel: list[UUID] = field(default_factory=list)
     late: list[UUID] = field(default_factory=list)
@@ -112,7 +113,7 @@ def record_turn(
     try:
         return record_some(tasks, tally)
     except DatabaseError:
-        # In separate calls, so that a task that cannot be stored does not hold back the counts.
+        # These are separate calls, so that counts are stored even if a task cannot be stored.
         rows = run_in_halves(record_some, tasks, leave_out_task) if tasks else []
         record_some([], tally)
         return rows

@@ -1,4 +1,4 @@
-"""Places in the queue where waiting jobs begin, as this process knows them from its last claims.
+"""Remember where waiting jobs begin in the queue, from the last claims of this process.
 
 While an old snapshot is open, PostgreSQL keeps the index entries of all jobs that were claimed since. A claim would
 read them again and again. So each process remembers for each set of tags and priority the position of the oldest
@@ -19,9 +19,9 @@ from controlplane.core.json_bodies import read_json, write_json
 KNOWN_FOR = 1.0
 """Seconds after which a claim reads a queue from its beginning again."""
 SETS_KEPT_FOR = 60.0
-"""Seconds after which the sets of tags that a server's claims met are read again. Many may have no jobs any more."""
+"""Seconds after which the sets of tags of a server's claims are read again, because many may have no jobs any more."""
 SETS_LIMIT, PRIORITIES_LIMIT = 30, 8
-"""Sets of tags of a server, and priorities of a set, that are remembered. Others are read from the beginning."""
+"""Largest number of remembered tag sets of a server, and of priorities of a set. Others are read from the beginning."""
 SERVERS_LIMIT, QUEUES_LIMIT = 20_000, 20_000
 
 TagSet = tuple[str, ...]
@@ -44,12 +44,12 @@ class MetSets(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a claim knows when it begins."""
+    """Knowledge of a claim when it begins."""
 
     text: str
     """The sets of tags and their floors, as the statement takes them."""
     read_at: dict[tuple[TagSet, int], float]
-    """When each queue was read from its beginning. It is now, if this claim does so."""
+    """Time when each queue was last read from its beginning. It is now if this claim does so."""
     since: float | None
     """Time since which these sets are known."""
 
@@ -66,7 +66,7 @@ class ClaimFloors:
         self._reset_at = time.monotonic()
 
     def known_to(self, server: UUID) -> Known:
-        """Return what is known of the queues of a server. Called when its claim begins."""
+        """Return the knowledge about the queues of a server. A claim calls this when it begins."""
         now, met = time.monotonic(), self._met.get(server)
         if met is None or now - met.since > SETS_KEPT_FOR:
             return Known("[]", {}, None)
@@ -82,7 +82,7 @@ class ClaimFloors:
         return Known(write_json(known).decode(), read_at, met.since)
 
     def learn(self, server: UUID, known: Known, seen: str) -> None:
-        """Remember what a claim saw that began with this knowledge."""
+        """Remember what a claim has seen. `known` is the knowledge with which it began."""
         places = read_json(seen)
         namespace, sets = places["namespace"], tuple(map(tuple, places["sets"] or ()))
         with self._lock:
@@ -95,7 +95,7 @@ class ClaimFloors:
                 self._queues.clear()
             for tags, priority, at, id in places["floors"] or ():
                 queue, read_at = self._queue(namespace, tags), known.read_at[tuple(tags), priority]
-                # Another claim may have read the queue from its beginning since, and so have seen more.
+                # Another claim may have read the queue from its beginning since then, and so have seen more.
                 if priority not in queue or queue[priority].read_at <= read_at:
                     queue[priority] = Floor((at, id), read_at)
             for tags, priority in places["found"] or ():

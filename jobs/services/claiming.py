@@ -1,4 +1,4 @@
-"""Claims: gives waiting jobs to workers that ask for work."""
+"""Claims: give waiting jobs to workers that ask for work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class ClaimedAttempt:
 
 
 def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> list[ClaimedAttempt]:
-    """Give a worker at most `limit` attempts: as many as it has room for and as fit into one response. One round trip.
+    """Give a worker at most `limit` attempts, as many as it has room for and as fit into one response. One round trip.
 
     It may hold `ahead` attempts more than it has slots.
 
@@ -91,7 +91,7 @@ def fetch_claimed_rows(
     token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None, ahead: int = 0
 ) -> list[GivenAttempt]:
     """Run the claim and return its rows. `only` restricts it to these jobs (None: all jobs)."""
-    # Only a process that serves is notified of jobs that come back to earlier positions.
+    # Floors are used only by serving processes, because only they are notified of jobs that come back.
     known = floors.known_to(token.server) if announcer.enabled and only is None else None
     rows = fetch_prepared_rows(
         sql.claim_jobs.after(sql.lock_server),
@@ -115,7 +115,7 @@ def fetch_claimed_rows(
 
 
 def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
-    """Return the next jobs that the worker could have and that can be written to the database."""
+    """Return the next jobs that the worker could get and that can be written to the database."""
 
     @retried_atomic
     def try_claim(some: Sequence[UUID]) -> list[UUID]:
@@ -170,7 +170,10 @@ def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
 
 
 def describe_maintenance(cluster: str) -> str:
-    """Return who started the maintenance of the control plane or of the cluster, and why; empty if only a server is."""
+    """Return who started the maintenance of the control plane or the cluster, and why.
+
+    Empty: only the server is in maintenance.
+    """
     instance, of_cluster = Instance.objects.get(), ClusterMaintenance.objects.filter(cluster=cluster).first()
     if instance.maintenance_since is not None:
         return f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"

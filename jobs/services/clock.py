@@ -1,7 +1,7 @@
-"""Corrects waiting jobs and triggers when the database's clock was set back, as a failover may do.
+"""Correct waiting jobs and triggers after the database's clock was set back, for example by a failover.
 
 The liveness check notices the jump (`advance_clock`), so a job waits too long for at most one and a half check
-intervals. Claims do not have to check for it.
+intervals. So claims need not check for it.
 """
 
 from datetime import datetime, timedelta
@@ -50,7 +50,7 @@ def follow_next_slot(trigger: Trigger, now: datetime, by: float) -> bool:
     had = trigger.slots.filter(slot__gt=now)
     had.filter(outcome=SlotOutcome.MISSED).delete()  # these slots are in the future again
     if repeats_within_day(trigger) or by > CORRECTED_AFTER:
-        # Move evaluated slots to their real time, because the slots with their old times come again.
+        # Move evaluated slots to their real time, because slots with their old times will occur again.
         had.update(slot=F("slot") - timedelta(seconds=by))
     was, trigger.next_slot_at = trigger.next_slot_at, next(schedule_slots(trigger, now), None)
     trigger.save(update_fields=["next_slot_at"])

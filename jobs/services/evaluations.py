@@ -1,4 +1,4 @@
-"""Evaluates triggers: one job for each slot, whose output may start an execution.
+"""Evaluate triggers: run one job for each slot. Its output may start an execution.
 
 Slots are moments of wall-clock time. Each slot is evaluated once, however many schedulers run: slots are unique, and a
 trigger has one evaluation in flight. Slots that pass during an evaluation, or while no scheduler runs, are missed. They
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 MISSED_AFTER = 60
 """Seconds after which a slot that was not evaluated is missed."""
 LISTED_SLOTS = 1000
-"""Missed slots that are listed for one outage. Of a longer outage, the last ones."""
+"""Largest number of missed slots that are listed for one outage. Of a longer outage, only the last slots are listed."""
 BATCH = 100
 RETRY_DELAY = 5
 """Seconds between two tries of an evaluation."""
@@ -111,7 +111,7 @@ def record_missed_slots(trigger: Trigger, passed: Iterable[datetime], note: str)
 
 
 def earliest_listed_slot(trigger: Trigger, now: datetime) -> datetime:
-    """Return the moment after which passed slots are listed. For a short interval only the last ones are."""
+    """Return the moment after which passed slots are listed. With a short interval, only the last slots are listed."""
     assert trigger.next_slot_at is not None  # noqa: S101 - only such triggers are due
     if trigger.interval_seconds is None:
         return trigger.next_slot_at
@@ -143,7 +143,7 @@ def begin_evaluation(
     }
     try:
         [job_of_slot] = submission.submit_jobs(None, [job], JobKind.TRIGGER, namespace=trigger.namespace)
-    except (LookupError, TypeError, AttributeError) as error:  # stored by another release, or changed by hand
+    except (LookupError, TypeError, AttributeError) as error:  # another release or a person may have stored it
         raise TriggerUnusable(f"The action of the trigger is not valid ({error!r}): change it.") from error
     fields = {"job_id": job_of_slot.id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note, "key": key}
     return TriggerSlot.objects.update_or_create(trigger=trigger, slot=slot, defaults=fields)[0]
@@ -153,7 +153,7 @@ def begin_evaluation(
 def follow_up_evaluations(jobs: list[UUID]) -> None:
     """Start the executions that ended evaluations ask for.
 
-    If an execution cannot be started, its slot fails, not the caller: the report of the worker is true all the same.
+    If an execution cannot be started, its slot fails, but not the caller, because the worker's report is still valid.
     """
     ended = WorkerJob.objects.filter(pk__in=jobs, state__in=states.TERMINAL, passed_on=False)
     job_ids = [job.pk for job in ended]

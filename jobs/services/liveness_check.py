@@ -1,7 +1,7 @@
-"""The liveness check: detect lost servers, recover their attempts, retire them.
+"""Liveness check: detect lost servers, recover their attempts, retire the servers.
 
-Each step has its own transaction, so that a step that fails does not stop the others. All rows are found by state, so
-the next check does what this one missed.
+Each step has its own transaction, so that a failing step does not stop the others. All rows are found by state, so the
+next check completes the work of a failed check.
 """
 
 import time
@@ -59,7 +59,7 @@ def check_liveness() -> dict[str, Any]:
 
 
 def begin_check() -> None:
-    """Begin a check: move the clock on, and correct waiting jobs if the database's clock was set back."""
+    """Begin a check: advance the clock, and correct waiting jobs if the database's clock was set back."""
     if behind := detection.advance_clock():
         clock.follow_clock(behind)
 

@@ -1,6 +1,6 @@
 """Operator actions by name, on one server, job, execution or trigger, or on many as a batch.
 
-They call the same services as everybody else, with the same guards, events and notes.
+They call the same services as all other callers, with the same guards, events and notes.
 """
 
 from collections.abc import Callable
@@ -52,8 +52,8 @@ class SubjectRows(NamedTuple):
 
     model: type[Model]
     lockable: Q
-    """Rows that may be locked while the service acts. For the others the service has its own transactions, and a lock
-    would block these: an action on a step locks its execution first."""
+    """Condition for rows that may be locked while the service acts. For other rows the service has its own
+    transactions, and a lock would block them. For example, an action on a step locks its execution first."""
 
 
 SUBJECTS = {

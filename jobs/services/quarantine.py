@@ -1,4 +1,7 @@
-"""Quarantine: jobs that failed because their workers crashed again and again. They stay there until a person looks."""
+"""Quarantine: jobs that failed because their workers crashed repeatedly.
+
+They stay there until a person reviews them.
+"""
 
 from uuid import UUID
 
@@ -12,7 +15,7 @@ from liveness.states import Subject as SubjectType
 
 @retried_atomic
 def dismiss_job(job: UUID, by: str, note: str) -> None:
-    """Take a job out of the quarantine after a person has looked at it. Raises NotQuarantined."""
+    """Take a job out of the quarantine after a person has reviewed it. Raise NotQuarantined."""
     if not WorkerJob.objects.quarantined().filter(pk=job).update(dismissed_at=ClockTimestamp()):
         raise NotQuarantined
     record_action("dismiss_job", by, note, ActionSubject(SubjectType.JOB, job))

@@ -1,4 +1,4 @@
-"""Explains why the fence rejected reports: each was applied before, or is superseded. Superseded reports are stored."""
+"""Explain why the fence rejected reports: each was applied before, or is superseded. Store superseded reports."""
 
 from decimal import Decimal
 from hashlib import sha256
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 UNKEPT_EVENTS = {ReportEvent.PROGRESS, ReportEvent.CHECKPOINT, ReportEvent.LOG}  # not stored when they are superseded
 KEPT = 20
-"""Superseded reports that are stored of each attempt."""
+"""Largest number of superseded reports that are stored for an attempt."""
 
 
 @retried_atomic
@@ -61,7 +61,7 @@ def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Re
 def store_superseded_reports(token: ServerToken, superseded_reports: list[tuple[Report, Result]]) -> None:
     """Store superseded reports, each once, because a worker repeats a report until it gets a response.
 
-    Only the first `KEPT` of an attempt are stored; the last of them shows whether more came.
+    Only the first `KEPT` reports of an attempt are stored. The last of them shows whether more came.
     """
     if not superseded_reports:
         return
@@ -122,7 +122,7 @@ def judge_live_attempt(report: Report, attempt: Any) -> str | None:
 
 def judge_ended_attempt(report: Report, attempt: Any) -> str | None:
     """Return the error code of a report on an attempt that has ended. None means that the report is a replay."""
-    if attempt.ended_by != "server":  # the control plane ended it, so its worker reports too late
+    if attempt.ended_by != "server":  # the control plane ended the attempt, so its worker reports too late
         is_completed = report.event == ReportEvent.COMPLETED and attempt.state == AttemptState.COMPLETED
         return judge_repeated_end(report, attempt) if is_completed else "attempt_superseded"
     match report.event:

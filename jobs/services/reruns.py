@@ -1,4 +1,4 @@
-"""Runs an ended execution again as a new one: from the beginning, or from the steps that failed."""
+"""Run an ended execution again, as a new execution: from the beginning, or from the steps that failed."""
 
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 def rerun_execution(
     execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
 ) -> tuple[UUID, bool]:
-    """Run an execution again from its beginning. Return the id of the new one, and whether it is new.
+    """Run an execution again from its beginning. Return the id of the new execution, and False if the key is known.
 
     `owner` is the client whose executions may be run again (None: all). A call with the same key returns the same
     execution. Raises ExecutionUnknown, ExecutionRunning, and KeyTaken if another execution has the key.
@@ -36,7 +36,8 @@ def restart_execution(
     """Run an execution again from where it failed or was cancelled. Return its new id, and whether it is new.
 
     Completed steps are kept with their output, unless they depend on a step that did not complete. The same applies to
-    child executions. Otherwise like `rerun_execution`. Raises ExecutionEnded too, if there is nothing to restart.
+    child executions. Everything else is as in `rerun_execution`. Also raise ExecutionEnded if there is nothing to
+    restart.
     """
     return begin_again(execution, by, owner, key, note, is_restart=True)
 
@@ -76,7 +77,10 @@ def begin_again(
 
 
 def find_begun_again(before: Execution, key: str, is_restart: bool) -> UUID | None:
-    """Return the execution that an earlier call with this key began from `before` in the same way: rerun or restart."""
+    """Return the execution that an earlier call with this key began from `before`.
+
+    The call must be of the same kind: rerun or restart.
+    """
     # Executions of triggers have no owner, so their keys are not unique.
     for known in Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before):
         if known.steps.filter(restart_of_id__isnull=False).exists() == is_restart:
@@ -85,7 +89,7 @@ def find_begun_again(before: Execution, key: str, is_restart: bool) -> UUID | No
 
 
 def drop_past_deadlines(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a definition without deadlines that have passed: a new step must not expire by an old deadline."""
+    """Return a definition without passed deadlines, so that no new step expires by an old deadline."""
 
     def drop_past_deadline(step: dict[str, Any]) -> dict[str, Any]:
         until = step.get("good_until")

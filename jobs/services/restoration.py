@@ -1,6 +1,6 @@
-"""Repairs the state after the database was restored from a backup.
+"""Correct the state after the database was restored from a backup.
 
-The backup has servers that were alive at that time, and attempts that may have ended since.
+The backup contains servers that were alive at that time, and attempts that may have ended since.
 """
 
 from controlplane.core.transactions import retried_atomic
@@ -14,11 +14,11 @@ from liveness.services.failover import compare_timeline
 
 @retried_atomic
 def begin_after_restore(by: str, note: str) -> dict[str, int | str]:
-    """Mark every server as lost, end every live attempt, and move the clock on, in one transaction.
+    """Mark every server as lost, end every live attempt, and advance the clock, in one transaction.
 
-    Workers of that time may still run code. The fence protects it as usual: a job whose code had begun runs elsewhere
-    only when its worker must have stopped. A second call changes nothing, unless servers have registered since. Return
-    the number of rows by their new state. On a new timeline of the database, also return what was lost.
+    Workers of that time may still run code. The fence applies as usual: a job whose code had begun runs elsewhere only
+    when its worker must have stopped. A second call changes nothing, unless servers have registered since. Return the
+    number of rows by their new state. On a new timeline of the database, also return what was lost.
     """
     compare_timeline()
     lost = failover.describe_losses()

@@ -1,4 +1,4 @@
-"""Made-up servers and jobs for trials and measurements. No process runs behind them."""
+"""Create fake servers and jobs for trials and measurements. No process runs behind them."""
 
 import math
 import secrets
@@ -12,7 +12,8 @@ from jobs.sql.rows.seeding import MakeServersRow
 from liveness.models import ApiToken, Server
 
 HEARTBEAT_INTERVAL, TIMEOUT = 300, 86400
-"""Seconds. Long, so that servers without heartbeats stay fresh for a quarter of an hour, and alive for a day."""
+"""Seconds. They are long, so that servers without heartbeats stay fresh for a quarter of an hour, and alive for a
+day."""
 SERVERS_A_BATCH, JOBS_A_BATCH = 1_000, 20_000
 TABLES = "liveness_server, liveness_serverevent, liveness_heartbeat, jobs_workerjob, jobs_attempt, jobs_latereport"
 
@@ -25,7 +26,7 @@ class NotEmpty(Exception):
 def seed_database(
     servers: int, jobs: int, *, force: bool = False, report_progress: Callable[[str, int], None] = lambda *_: None
 ) -> None:
-    """Add made-up servers and jobs, all or none. Calls `report_progress(kind, done)` after each batch.
+    """Add fake servers and jobs, all or none. Call `report_progress(kind, done)` after each batch.
 
     Raises NotEmpty if there are servers or jobs already, unless `force` is set.
     """
@@ -34,7 +35,7 @@ def seed_database(
     # No text has this digest, so this token cannot be used.
     token = ApiToken.objects.create(name="seed", role="client", prefix="seed", digest=secrets.token_bytes(32))
     sql.relax_guards.fetch_rows(triggers=list_first_state_guards())
-    # More slots than jobs that are made up to run on each server.
+    # There are more slots than jobs that seem to run on each server.
     shared = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
     capacity = max(4, math.ceil(jobs / servers * 0.02))
     workers: list[MakeServersRow] = []
@@ -46,7 +47,8 @@ def seed_database(
     for first in range(1, jobs + 1, JOBS_A_BATCH):
         last = min(first + JOBS_A_BATCH - 1, jobs)
         sql.make_jobs.fetch_rows(first=first, last=last, jobs=jobs, owner=token.pk, **ids)
-        # Checked now, while the referenced rows are in memory. At the end they would be read from disk again.
+        # References are checked now, while the referenced rows are in memory. At the end they would be read from disk
+        # again.
         connection.check_constraints()
         report_progress("jobs", last)
 

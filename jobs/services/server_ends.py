@@ -1,4 +1,4 @@
-"""The immediate recovery of a server whose machine reports that nothing of it runs any more."""
+"""Recover a server at once when its machine reports that none of its processes runs any more."""
 
 import time
 
@@ -32,7 +32,7 @@ def end_server(token: ServerToken, reason: str = REASON, uptime: float | None = 
             recovery.recover_server(server.pk)
             if server.worker_task_restart_strategy == RestartStrategy.NEVER or not held.exists():
                 break
-            time.sleep(RECOVERY_INTERVAL)  # a last report of the server may hold one of its jobs
+            time.sleep(RECOVERY_INTERVAL)  # the last report of the server may still lock one of its jobs
         taken_attempts.release_taken_attempts()
     except DatabaseError:
         log.exception("The next liveness check recovers what an ended server held", server=str(server.pk))

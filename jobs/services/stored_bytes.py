@@ -1,7 +1,7 @@
-"""Counts the bytes that the jobs of each token store. Their limit is STORED_BYTES_LIMIT.
+"""Count the bytes that the jobs of each token store, for the limit STORED_BYTES_LIMIT.
 
-Statements that store or delete content add a row with the difference. This module decides whether they count at all,
-adds these rows up, and counts everything again once a day.
+Statements that store or delete content add a row with the difference. This module decides if they count at all, adds up
+these rows, and counts everything again once a day.
 """
 
 from dataclasses import replace
@@ -44,7 +44,7 @@ def add_up() -> int:
 def recount(owner: UUID) -> int:
     """Count all bytes of an owner again, and return them."""
     sql.lock_stored_bytes.fetch_only_row()
-    # A separate statement: its snapshot is taken after the lock.
+    # This is a separate statement, so its snapshot is taken after the lock.
     return sql.recount_stored_bytes.fetch_only_row(owner=owner).bytes
 
 
@@ -65,7 +65,7 @@ def forget() -> None:
 
 
 def run_count() -> None:
-    """Add up what was counted since the last time, and count everything once a day."""
+    """Add up the rows since the last run, and count everything again once a day."""
     if timetable.try_begin_task("recount_stored_bytes", DAY):
         recount_all()
     add_up()

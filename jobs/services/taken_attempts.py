@@ -1,8 +1,8 @@
-"""Keeps code from running in two places: a taken attempt holds back the next attempt and the dependents of its job.
+"""Keep code from running in two places. A taken attempt holds back the next attempt and the dependents of its job.
 
-A taken attempt was taken from a server that may not know it yet and may still run its code. Its row is a
+A taken attempt was taken from a server that may not know that yet and may still run its code. It has a row in
 jobs.models.TakenAttempt. A job with `on_worker_lost: FAIL` fails at once, but its dependents and hooks begin only when
-a next attempt could.
+another attempt could begin.
 """
 
 from uuid import UUID
@@ -19,7 +19,10 @@ log = structlog.get_logger()
 
 
 def release_taken_attempts() -> int:
-    """Release attempts whose code cannot run any more or whose server had CANCEL_TIMEOUT to stop. Return how many."""
+    """Release attempts whose code cannot run any more, or whose server had CANCEL_TIMEOUT to stop it.
+
+    Return how many.
+    """
     released = sql.release_taken_attempts.sweep_rows(cancel_timeout=conf().cancel_timeout)
     for row in released:
         if row.disobeys:
@@ -35,7 +38,7 @@ def release_taken_attempts() -> int:
 
 
 def pass_on_freed_ends(attempts: list[UUID] | None = None) -> None:
-    """Advance executions whose ended step waited for its code to stop: of these `attempts`, or (None) all."""
+    """Advance executions whose ended step waited for its code to stop. `attempts` limits them; None means all."""
     for row in sql.find_freed_executions.fetch_rows(attempts=attempts):
         with isolate_row("executions advanced", row.id):
             advance_execution(row.id)

@@ -1,6 +1,6 @@
-"""Number of waiting jobs of each owner, as this process knows it.
+"""Cached numbers of waiting jobs of each owner, in this process.
 
-Counting them at each submission takes longer than the submission itself once some thousand jobs wait.
+Once some thousand jobs wait, counting them takes longer than the submission itself. So the counts are cached.
 """
 
 import threading
@@ -9,10 +9,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 COUNTED_AFTER = 1.0
-"""Seconds for which a count is used."""
+"""Seconds after which a count is too old."""
 ROOM = 20_000
-"""Jobs that all processes together may store for one owner in that time. If the limit is nearer, each submission
-counts."""
+"""Number of jobs that all processes together may store for one owner in that time. If the limit is nearer, each
+submission counts."""
 OWNERS_LIMIT = 1000
 """Number of owners that are remembered."""
 
@@ -28,7 +28,7 @@ lock = threading.Lock()
 
 
 def is_surely_below(limit: int, owner: UUID, number: int) -> bool:
-    """Return True if `number` more jobs of an owner are surely below the limit, so that nothing must be counted."""
+    """Return True if `number` more jobs of an owner surely stay below the limit, so that nothing must be counted."""
     count = counts.get(owner)
     if count is None or time.monotonic() - count.counted_at > COUNTED_AFTER:
         return False

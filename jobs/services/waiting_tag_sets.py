@@ -1,4 +1,4 @@
-"""Sets of required tags of each owner's waiting jobs. Each set costs pages and sweeps an index probe.
+"""Cached sets of required tags of each owner's waiting jobs. Pages and sweeps need an index probe for each set.
 
 The sets are counted if a submission has a set that this process has not stored for the owner recently. Most clients use
 a few sets again and again, so most submissions count nothing.
@@ -23,7 +23,10 @@ lock = threading.Lock()
 
 
 def limit_to_count(owner: UUID, sets: Iterable[TagSet]) -> int | None:
-    """Return the limit that holds for these sets, or None if they bring nothing to count or there is no limit."""
+    """Return the limit of sets if they must be counted.
+
+    Return None if all these sets are known, or there is no limit.
+    """
     limit, since = conf().waiting_tag_sets_limit, time.monotonic() - KNOWN_FOR
     if limit is None or all(known.get((owner, tags), -math.inf) > since for tags in sets):
         return None

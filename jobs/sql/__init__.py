@@ -1,4 +1,4 @@
-"""The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
+"""SQL books of this app, one for each service. controlplane/core/sql_book.py explains their syntax."""
 
 from controlplane.core.sql_book import define_numbers, define_states
 from jobs import history, states
@@ -15,10 +15,10 @@ define_states(
     QUARANTINED_JSON=[f'"{code}"' for code in states.QUARANTINED],
 )
 define_numbers(
-    SUMS_LOCK=0x636F6E74726F6C62,  # key of an advisory lock; nothing else in the database should use it
+    SUMS_LOCK=0x636F6E74726F6C62,  # key of an advisory lock; no other program may use it in this database
     BINS_PER_DOUBLING=history.BINS_PER_DOUBLING,
     KEYS_KEPT=history.KEYS_KEPT,
-    FLOOR_AGE=1,  # seconds for which the transaction of a submission may take
+    FLOOR_AGE=1,  # longest duration of a submission's transaction in seconds
 )
 
 sql = JobsStatements("jobs")

@@ -1,7 +1,7 @@
 -- statement: read_alert_facts
--- Read lost servers by cluster, and clusters whose alive workers run several versions. Called by the alert rules.
--- A server counts as lost until it is retired and holds nothing; under NEVER that takes an operator. A loss within the
--- last `lately` seconds also counts if the server is already retired, until an incident has named it.
+-- Read lost servers by cluster, and clusters whose alive workers run several versions. The alert rules use this. A
+-- server counts as lost until it is retired and holds nothing. With the restart strategy NEVER, this needs an operator.
+-- A loss within the last `lately` seconds also counts if the server is already retired, until an incident has named it.
 -- `losses` are the keys of the losses, `servers` the first ten servers.
 -- takes: lately float8
 -- returns: rule text, cluster text, number bigint, names text[], servers jsonb|null, losses text[]

@@ -88,7 +88,7 @@ update jobs_batch b
 returning b.id
 
 -- statement: scan_batches
--- Scan the next batches by id: count those past their retention. `has_old` is false when the scan may stop.
+-- Scan the next batches by id, and count batches past their retention. `has_old` is false if the scan may stop.
 -- takes: batches timestamptz, after uuid, batch bigint
 -- returns: last uuid|null, due bigint, has_old bool
 -- row: ScannedIds

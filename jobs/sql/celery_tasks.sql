@@ -1,7 +1,7 @@
 -- step: reported_tasks -> reported_tasks
--- The tasks that a Celery worker reports, each once, with the known job of the task and the known attempt. Tasks belong
--- to the token of the worker. `may_hold` is true if the worker is alive and may hold a task. `offset 0` makes
--- PostgreSQL look up each row by its key, also with poor statistics.
+-- List the tasks that a Celery worker reports, each once, with the known job and the known attempt. Tasks belong to the
+-- token of the worker. `may_hold` is true if the worker is alive and may hold a task. `offset 0` makes PostgreSQL look
+-- up each row by its key, also with poor statistics.
 reported_tasks as materialized (
     select r.*, job.id as job_id, known.job_id as known_job_id, known.server_id as known_server_id,
            known.state as known_state, s.token_id as owner_id, s.namespace, s.name as server_name, s.state in {{ALIVE}} or s.state = 'TERMINATING' as may_hold,
@@ -23,8 +23,7 @@ reported_tasks as materialized (
 (j.id = any(array[t.job_id]))
 
 -- rule: is_new_delivery(t)
--- true if t reports a delivery of its task that is new here. For a quarantined task this needs a report of the worker
--- that ran it
+-- true if t reports an unknown delivery of its task. For a quarantined task, only the worker that ran it may report one
 (t.known_job_id is null and t.state <> 'SENT' and (t.state <> 'QUARANTINED' or t.running_seconds is not null))
 
 -- rule: is_taken(t)
@@ -32,7 +31,7 @@ reported_tasks as materialized (
 (t.may_hold and t.state in ('HELD', 'RUNNING'))
 
 -- rule: was_revoked(j)
--- true if job j was cancelled so recently that Celery itself still remembers the revocation: the task must not run
+-- true if job j was cancelled so recently that Celery itself still remembers the revocation. Then the task must not run
 (j.state = 'CANCELLED' and j.finished_at > clock_timestamp() - interval '3 hours')
 
 -- rule: action_of(t)

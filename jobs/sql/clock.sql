@@ -13,7 +13,8 @@ followed_clock as (
 hidden_jobs as materialized (
     select j.id from jobs_workerjob j, set_back
      where j.state in {{OPEN}} and j.available_at > clock_timestamp()
-           -- The job was due before the jump. Not so jobs that were submitted after the jump and before this check.
+           -- The job was due before the jump. Jobs that were submitted after the jump and before this check are not
+           -- moved.
        and (j.available_at <= clock_timestamp() + make_interval(secs => set_back.by)
             and j.created_at not between clock_timestamp() - make_interval(secs => set_back.credit) and clock_timestamp()
             or j.available_at <= j.created_at + interval '1 s'

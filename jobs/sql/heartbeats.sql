@@ -35,8 +35,8 @@ alive_attempts as (
 ),
 taken_attempts as materialized (
     select t.attempt_id as id,
-           -- A worker that does not send `stopped` has stopped, by its next heartbeat, what it was asked to stop. What
-           -- it still lists has not stopped.
+           -- A worker that does not send `stopped` must stop lost attempts before its next heartbeat. Attempts that it
+           -- still lists have not stopped.
            case when %(stopped)s::uuid[] is null
                 then t.told_observed is not null and t.attempt_id <> all(%(listed)s::uuid[])
                 else t.attempt_id = any(%(stopped)s::uuid[]) end as is_confirmed
@@ -55,8 +55,8 @@ newly_notified as (
     update jobs_takenattempt t set told_observed = {{liveness.heard_now(beat)}}
       from taken_attempts, beat where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null
 ),
--- After a promotion or a restore: the attempts of lost transactions, which run although the database does not know
--- them. No job is claimed until their code has stopped, because each may be one of the waiting jobs.
+-- Attempts of lost transactions, after a promotion or a restore. They run although the database does not know them. No
+-- job is claimed until their code has stopped, because each may belong to a waiting job.
 unheard_server as materialized (
     select u.server_id from liveness_unheardserver u join beat on beat.id = u.server_id where %(lists_all)s
 ),
@@ -75,8 +75,8 @@ attempt_heartbeats as (
     insert into liveness_attemptheartbeat (at, server_id, attempt_id, role, hostname, pid)
     select alive_attempts.heartbeat_at, beat.id, alive_attempts.id, alive_attempts.role, beat.hostname, alive_attempts.pid from alive_attempts, beat
 ),
--- The instances that hold messages of a broker: are they lost, and did they ever register? An instance of another
--- token is reported as lost only when that token is not valid any more.
+-- Check the instances that hold messages of a broker: if they are lost, and if they ever registered. An instance of
+-- another token is reported as lost only if that token is no longer valid.
 holders as materialized (
     select holder.id, s.id is not null as is_known,
            (s.token_id = beat.token_id or not token_is_good(s.token_id))
@@ -143,8 +143,8 @@ select r.id
    for no key update
 
 -- statement: end_forgotten_attempts
--- End the attempts of a reactivated server that it does not list: it does not know them any more, so they are lost.
--- Called after `lock_roots_of_held_steps`, in the same round trip.
+-- End the attempts of a reactivated server that it does not list. It no longer knows them, so they are lost. Called
+-- after `lock_roots_of_held_steps`, in the same round trip.
 -- takes: server uuid, listed uuid[], max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
 --   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool

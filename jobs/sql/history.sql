@@ -22,8 +22,8 @@ select pg_current_xact_id()::text::bigint as xid
 -- statement: count_ends
 -- Count the jobs that ended since the last final minute, and replace the earlier counts of these minutes. Called under
 -- `lock_history`. A minute becomes final only when no open transaction can still end a job in it:
--- 1. A transaction that ends a job has its number before it reads `finished_at`, because it already holds the job's row.
---    `margin` covers the few microseconds in which that is not so.
+-- 1. A transaction that ends a job gets its number before it reads the clock for `finished_at`, because it has already
+--    locked the job's row. `margin` covers the few microseconds in which this is not true.
 -- 2. This count gets its number after it has read `now`.
 -- 3. So the next count, once all transactions with lower numbers have ended, sees every job that ended before `now`.
 --    After that count these minutes are final.

@@ -1,10 +1,10 @@
 -- statement: recover_attempts
--- End a batch of live attempts of lost servers: of all, or of one `server`. Attempts that a server still holds after its
--- drain deadline end too. Claimed attempts end at once, running ones when the restart strategy of the server allows it.
--- Called by the liveness check, by the sweep, and when the end of a server is reported. Several calls may run at once,
--- because locked rows are skipped. Attempts are found by state, not by a list of newly lost servers, so a crash between
--- two statements leaves nothing behind. The statement also counts the seconds from the last heartbeat to the recovery,
--- by the cause of the loss.
+-- End a batch of live attempts of lost servers: of all, or of one `server`. Attempts that a server still holds after
+-- its drain deadline end too. Claimed attempts end at once. Running attempts end when the restart strategy of the
+-- server allows it. Called by the liveness check, by the sweep, and when the end of a server is reported. Several calls
+-- may run at once, because locked rows are skipped. Attempts are found by state, not by a list of newly lost servers,
+-- so a crash between two statements leaves nothing behind. The statement also counts the seconds from the last
+-- heartbeat to the recovery, by the cause of the loss.
 -- takes: only uuid[], server uuid, batch bigint, max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
 --   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool

@@ -42,7 +42,7 @@ marked as (
      where not l.more
        and l.id in (select (select max(id) from jobs_latereport where attempt_id = numbered.attempt)
                       from numbered where number = %(kept)s + 1)
-       -- Rows that are inserted above are not visible here: this is for attempts that had `kept` reports before.
+       -- Rows that are inserted above are not visible here. So this marks attempts that already had `kept` reports.
        and (select count(*) from jobs_latereport before where before.attempt_id = l.attempt_id) >= %(kept)s
 ),
 counted as (

@@ -1,7 +1,7 @@
 -- statement: resubmit_live_attempts
--- End every live attempt after the database was restored from a backup, because it does not know what they have done
--- since. Called under `lock_roots`. It does not count as a loss, with two exceptions: jobs that must not run twice
--- (`on_worker_lost` is FAIL), and Celery tasks, which the broker delivers again.
+-- End every live attempt after the database was restored from a backup, because nobody knows what the attempts have
+-- done since. Called under `lock_roots`. This does not count as a loss, with two exceptions: jobs that must not run
+-- twice (`on_worker_lost` is FAIL), and Celery tasks, because the broker delivers these again.
 -- takes: actor text, max_resubmissions int, reason text
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
 --   evaluations uuid[]|null, listed uuid[], attempts uuid[], is_limited bool

@@ -11,8 +11,8 @@ encode(overlay(
 select set_config('pgtrigger.ignore', %(triggers)s::text[]::text, true)
 
 -- statement: make_servers
--- Make up the servers with the numbers `first` to `last`: most run and send heartbeats, a few are in each other state.
--- They have the events that led there and their last 60 heartbeats, some of which are missing. The first is a worker.
+-- Create fake servers with the numbers `first` to `last`. Most run and send heartbeats; a few are in each other state.
+-- They have the events that led to their state, and their last 60 heartbeats, with some missing. The first is a worker.
 -- takes: first int, last int, capacity int, token uuid, interval float8, timeout float8
 -- returns: id uuid, works bool
 with paths (least, path) as (values
@@ -72,9 +72,9 @@ stored_heartbeats as (
 select id, type = 'WORKER' and state = 'RUNNING' as works from new_servers where type = 'WORKER' order by n
 
 -- statement: make_jobs
--- Make up the jobs with the numbers `first` to `last` of `jobs` in total, from 25 days ago to now, with their attempts
--- and superseded reports. Of the last three per cent a third runs or is claimed and the others wait. Of the older jobs
--- most completed.
+-- Create fake jobs with the numbers `first` to `last` of `jobs` in total, from 25 days ago to now, with their attempts
+-- and superseded reports. Of the last three per cent, a third runs or is claimed, and the others wait. Most of the
+-- older jobs completed.
 -- takes: jobs numeric, first int, last int, working uuid[], workers uuid[], owner uuid
 -- returns: jobs bigint
 with numbered as materialized (

@@ -1,4 +1,4 @@
-"""Clauses and concerns. A clause has parts: a page makes links and running times of them, the API a text."""
+"""Clauses and concerns. A clause has parts. A page turns them into links and counting times, and the API into text."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ class Moment(NamedTuple):
 
 
 class SomeJobs(NamedTuple):
-    """Words for jobs, with the filter of the list that shows them, or with the id of a single job."""
+    """Words for some jobs, with the filter of the list that shows them, or with the id of a single job."""
 
     words: str
     query: tuple[tuple[str, str], ...] = ()
@@ -47,7 +47,7 @@ BAD, WORRY, NOTE = "bad", "worry", "note"
 
 @dataclass(frozen=True)
 class Concern:
-    """A state that is not normal. It has the tone `note` if it is intended or only good to know."""
+    """Something that is not normal. It has the tone `note` if it is intended or only good to know."""
 
     kind: str
     tone: str
@@ -95,4 +95,4 @@ def count_up_to_limit(jobs: int) -> str:
 
 
 SHOWN_OF_A_KIND = 3
-"""Concerns of one kind that are shown by themselves. If there are more, their number is shown."""
+"""Largest number of concerns of one kind that are shown one by one. If there are more, only their number is shown."""

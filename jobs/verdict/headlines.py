@@ -1,4 +1,7 @@
-"""Headlines of the verdict: the worst concern in a few words. The sentence below has the names and links."""
+"""Headlines of the verdict: the worst concern in a few words.
+
+The sentence below the headline has the names and links.
+"""
 
 from jobs.states import Flag
 from jobs.verdict.clauses import Concern, count_of

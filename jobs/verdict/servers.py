@@ -1,4 +1,4 @@
-"""Concerns about servers: what is wrong, and when something happens to them and their jobs."""
+"""Concerns about servers: what is wrong with them, and when they and their jobs change."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -81,7 +81,7 @@ def describe_concern(server: TimedServer) -> Clause:
 
 
 def describe_loss(server: TimedServer) -> Clause:
-    """Return when a silent server is marked DISCONNECTED. It is never a time that cannot be kept."""
+    """Return when a silent server is marked DISCONNECTED. A time is given only if it is certain."""
     expected = expected_loss(server)
     match expected.by:
         case "nobody":
@@ -95,7 +95,7 @@ def describe_loss(server: TimedServer) -> Clause:
         case "next_check":
             return ("DISCONNECTED at the next liveness check",)
     assert expected.seconds is not None  # noqa: S101 - all other kinds have a time
-    # The silent server is the executor that would notice this.
+    # The silent server may be the only executor, so nobody would notice its silence.
     otherwise = " if another executor runs" if server.type == ServerType.EXECUTOR and server.own else ""
     return ("DISCONNECTED in ", Remaining(expected.seconds), otherwise)
 

@@ -1,4 +1,4 @@
-"""The verdict on servers and work in plain words. Concerns come in the order in which they get worse."""
+"""The verdict on servers and work in plain words. Concerns are in the order in which they get worse."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class Verdict:
 
     @property
     def causes(self) -> list[Concern]:
-        """Return the concerns that are not only notes, those of the headline's tone first."""
+        """Return the concerns without notes. Concerns of the headline's tone come first."""
         return sorted(
             (concern for concern in self.concerns if concern.tone != NOTE), key=lambda concern: concern.tone != BAD
         )
@@ -73,7 +73,7 @@ def build_verdict(
     tone = BAD if BAD in tones else WORRY if WORRY in tones else "well"
     count = describe_count(by_type) if by_type is not None else ""
     incident = None
-    # The concerns above already have an incident that is not over.
+    # An incident that is not over is already among the concerns above.
     if incidents is not None and incidents["incident"] and not any(row["lost"] for row in by_type or []):
         incident = describe_incident(incidents["incident"], figures["now"])
     verdict = Verdict(tone, "", count, concerns, incident)

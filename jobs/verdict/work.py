@@ -1,4 +1,4 @@
-"""Concerns about work: jobs that will fail, that no worker takes, that do not move, that failed, that wait for long."""
+"""Concerns about jobs: jobs that will fail, find no worker, do not move, have failed, or wait for long."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,13 +22,13 @@ from liveness.states import ServerType
 
 FAILURES_NOTICED = 3
 LONG_WAIT, TOO_LONG_WAIT = 60, 600
-"""Seconds that the oldest waiting job has waited: above the first it is a note, above the second a worry."""
+"""Waiting time of the oldest job in seconds. Above the first value it is a note, above the second a worry."""
 
 
 def work_concerns(
     figures: Mapping[str, Any], incidents: Mapping[str, Any], by_type: list[dict[str, Any]] | None
 ) -> Iterable[Concern]:
-    """Yield jobs that will fail, that no worker takes, that do not move, that failed, and that wait for long."""
+    """Yield concerns about jobs that will fail, find no worker, do not move, have failed, or wait for long."""
     in_maintenance = figures["in_maintenance"]
     waiting = figures["counts"].get(JobState.PENDING, 0)
     if not in_maintenance:  # during maintenance no job fails because of missing workers
@@ -141,7 +141,7 @@ def failures(incidents: Mapping[str, Any]) -> Iterable[Concern]:
         return
     some = SomeJobs(count_up_to_limit(lately), (("state", JobState.FAILED.value), ("within", "15m")))
     if lately >= FAILURES_NOTICED and lately / 5 > 2 * before / 60:
-        # Both numbers in a unit that people can compare: 0.017 a minute is hard to read as one an hour.
+        # Both numbers get a unit that people can compare, because 0.017 a minute is hard to read as one an hour.
         usual = (
             f"{before or 'none'} in the hour before"
             if before < 12

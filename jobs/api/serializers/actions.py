@@ -25,7 +25,10 @@ TEXT_OR_LIST = "A text that /bin/sh runs, or a list of a program and its argumen
 
 
 class PriorityField(WholeField):
-    """Priority of a job; higher ones are claimed first. The range is limited, so that jobs cannot outbid each other."""
+    """Priority of a job. Higher priorities are claimed first.
+
+    The range is limited, so that jobs cannot outbid each other.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"min_value": -1000, "max_value": 1000, **options})

@@ -42,7 +42,8 @@ IDS_LIMIT = 10_000
 OPERATION_NAMES = sorted(OPERATIONS.keys() - {"resubmit_job_again"})
 """Names of operations. `resubmit_job_again` is `resubmit_job` with `force` here."""
 ONCE = {"resubmit_job", "rerun_execution", "restart_execution", "evaluate_trigger"}
-"""Operations that create an object and take an idempotency key. In a bulk action its id is part of the key."""
+"""Operations that create an object and take an idempotency key. In a bulk action, the action's id is part of each
+key."""
 
 OPTIONS = {
     "keep_checkpoint": ("resubmit_job",), "force": ("resubmit_job",), "reason": ("fail_job",),
@@ -122,7 +123,7 @@ class BatchRequest(StrictSerializer):
         if body.get("keep_checkpoint") is False:
             parameters["drop_checkpoint"] = True
         if "changes" in body:
-            # As JSON, because the parameters of a batch are compared with those of a repeated call.
+            # Values are in JSON form, because the parameters of a batch are compared with those of a repeated call.
             parameters["changes"] = read_json(write_json(body["changes"]))
         return parameters | ({"key": ""} if body["operation"] in ONCE else {})
 

@@ -77,7 +77,7 @@ class MaskedField(AnyField):
 
 
 class MaskedPayloadField(AnyField):
-    """Payload of a job. Responses mask its secrets, and values that a hidden place of the execution gave it."""
+    """Payload of a job. Responses mask its secrets, and values that come from a hidden path of the execution."""
 
     def to_representation(self, job: Any) -> Any:
         return mask_payload(job.payload, job.payload_from)

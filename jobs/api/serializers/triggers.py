@@ -87,7 +87,10 @@ STORED = (
 
 
 def find_problems(trigger: Trigger) -> dict[str, Any]:
-    """Return the errors of a stored trigger by field. An upgrade may make it invalid: it may remove a time zone."""
+    """Return the errors of a stored trigger by field.
+
+    An upgrade may make a trigger invalid, for example if it removes a time zone.
+    """
     stored = {name: value for name in STORED if (value := getattr(trigger, name)) is not None}
     request = TriggerRequest(data=stored)
     return {} if request.is_valid() else dict(request.errors)
