@@ -1,6 +1,6 @@
-"""Continues on a new timeline of the database, after a standby was promoted or a backup was restored.
+"""Continue on a new timeline of the database, after a standby was promoted or a backup was restored.
 
-liveness/services/failover.py compares the timeline. Until the steps here are done, no job is claimed.
+liveness/services/failover.py compares the timeline. No job is claimed until the steps here are done.
 """
 
 import structlog
@@ -33,7 +33,7 @@ def raise_attempt_counts() -> int | None:
 
 
 def forget_unheard_servers() -> int:
-    """Let claims continue without workers that have listed what they run. Return how many."""
+    """Wait no longer for workers that have listed what they run. Return how many."""
     workers = failover.forget_unheard_servers(conf().runner_heartbeat_interval)
     if workers:
         announce_work()
@@ -41,7 +41,7 @@ def forget_unheard_servers() -> int:
 
 
 def describe_losses() -> dict[str, str]:
-    """Return what was lost on the present timeline, for `after_restore`. Empty if it is not a new one."""
+    """Return the losses on the present timeline as texts, for `after_restore`. Empty if the timeline is not new."""
     row = sql.read_new_timeline.fetch_row()
     if row is None:
         return {}

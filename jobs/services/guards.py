@@ -1,7 +1,7 @@
 """Guards: decide which actions are allowed on a job, an execution or a trigger in its current state.
 
-Services call them before they act, pages before they offer an action. Each guard raises the Problem that explains why
-the action does not apply.
+Services call guards before they act, and pages before they offer an action. A guard raises the Problem that explains
+why the action does not apply.
 """
 
 from typing import Any, Protocol
@@ -56,7 +56,7 @@ class GuardedJob(Protocol):
 
 
 class HasState(Protocol):
-    """An execution, as a guard sees it."""
+    """Execution with the attributes that a guard reads."""
 
     @property
     def state(self) -> str: ...

@@ -1,7 +1,7 @@
 """Hints that there is work: idle workers wait for a hint and then claim.
 
-A hint is no promise: only the claim decides what a worker gets. A lost hint only costs time, because workers also claim
-regularly.
+A hint is no promise: only the claim decides which jobs a worker gets. A lost hint only costs time, because workers also
+claim at intervals.
 """
 
 import json
@@ -22,16 +22,16 @@ from liveness.services.tokens import ServerToken
 
 CHANNEL = "controlplane_work"
 LISTED_LIMIT = 1000
-"""Jobs of each namespace and set of tags that one search for work finds."""
+"""Largest number of jobs that one search finds for each namespace and set of tags."""
 OTHERS_LIMIT = 20
-"""Workers that may wait at other processes and are compared with those that wait here."""
+"""Largest number of workers at other processes that are compared with the workers that wait here."""
 
 EARLIER_WORK = "earlier"
 """Content of a notification if jobs may have come back to earlier positions of the queue."""
 
 announcer = Announcer(CHANNEL)
 announce_new_work = announcer.announce
-"""Announce, after the commit, that there may be new jobs. They are the last of their queue."""
+"""Announce, after the commit, that there may be new jobs at the end of a queue."""
 
 
 def announce_work() -> None:
@@ -58,7 +58,7 @@ def read_server_offer(token: ServerToken) -> ServerOffer:
 def list_claimable_jobs(most: int, offers: Iterable[tuple[str, Iterable[str]]]) -> list[ClaimableJobs]:
     """Return the jobs that workers with these offers can claim, at most `most` of each namespace and set of tags.
 
-    An offer is a namespace and tags. For a thread that serves no request: it closes old connections itself.
+    An offer is a namespace and tags. Call this in a thread that serves no request, because it closes old connections.
     """
     try:
         listed = [json.dumps({"namespace": namespace, "tags": sorted(tags)}) for namespace, tags in offers]
@@ -69,9 +69,9 @@ def list_claimable_jobs(most: int, offers: Iterable[tuple[str, Iterable[str]]]) 
 
 
 def read_worker_loads(servers: Sequence[UUID]) -> list[WorkerLoad]:
-    """Return the loads of those of `servers` that may get work and have room, and of some that may wait elsewhere.
+    """Return the loads of the `servers` that may get work and have room, and of some others that may wait elsewhere.
 
-    For a thread that serves no request: it closes old connections itself.
+    Call this in a thread that serves no request, because it closes old connections.
     """
     try:
         multiplier = conf().staleness_multiplier

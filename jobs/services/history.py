@@ -1,8 +1,8 @@
-"""Counts ended jobs by minute and hour for the charts, and samples how many jobs wait and run.
+"""Count ended jobs by minute and hour for the charts, and sample how many jobs wait and run.
 
-Ending a job does nothing for the history: ended jobs are found by an index. A minute is counted again, replacing the
-earlier count, until it is final. It is final once it was counted after the end of all transactions that were open at
-the count before. So no job is counted twice, and jobs of transactions that commit late are not missed.
+The end of a job writes nothing for the history, because an index finds ended jobs. A minute is counted again, and the
+earlier count replaced, until it is final. It is final once it was counted after the end of all transactions that were
+open at the previous count. So no job is counted twice, and jobs of transactions that commit late are not missed.
 """
 
 from controlplane.core.transactions import retried_atomic
@@ -24,7 +24,7 @@ def count_history() -> int:
 
 @retried_atomic
 def count_once() -> CountedHistory | None:
-    """Count one stretch and move the watermark, in one transaction. Return None if another process is counting."""
+    """Count one period and move the watermark, in one transaction. Return None if another process is counting."""
     now = sql.read_end_of_count.fetch_only_row().now
     if (lock := sql.lock_history.fetch_row()) is None:
         return None
