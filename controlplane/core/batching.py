@@ -25,8 +25,8 @@ class GroupCommit(Generic[Call, Answer]):
 
     Calls that arrive while a statement runs wait and share the next statement. It starts as soon as enough calls wait:
     as many as shared the last statement, or as waited when it ended. It starts `gathering` seconds after the end of the
-    last statement at the latest. The reason for the wait: callers that were just answered often call again, and a
-    statement for many calls costs little more than one for a few. A single call does not wait.
+    last statement at the latest. It waits because callers that were just answered often call again, and a statement for
+    many calls costs little more than a statement for a few. A single call does not wait.
 
     `run_statement` runs in one of the threads. It gets the calls and returns one answer for each, in the same order. If
     it raises an error, all these calls and all waiting calls get that error.

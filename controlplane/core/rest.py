@@ -51,7 +51,7 @@ class StrictSerializer(serializers.Serializer):
 
     @cached_property
     def checks(self) -> "dict[str, tuple[serializers.Field[Any, Any, Any, Any], bool, Callable[[Any], Any] | None]]":
-        """Return (field, may it be missing without a default, its `validate_NAME` method) by the name of the field."""
+        """Return by field name: the field, True if it may be absent without a default, its `validate_NAME` method."""
         return {
             name: (
                 field,

@@ -18,7 +18,7 @@ HOLD_LOCK = "import ctypes, time\ndef hang(_):\n    ctypes.PyDLL(None).sleep(100
 
 
 def listed(plane, *, ever: bool = False) -> dict[str, int]:
-    """Return the attempts in the last heartbeat with runner heartbeats, or in all of them."""
+    """Return the attempts in the last heartbeat that lists running attempts, or in all such heartbeats."""
     with plane.lock:
         bodies = [body["running"] for call, body in plane.calls if call == "heartbeat" and "running" in body]
     return {item["attempt"]: item["pid"] for body in (bodies if ever else bodies[-1:]) for item in body}
