@@ -22,7 +22,7 @@ from controlplane.core.notifications import Listener
 from controlplane.core.threads import Threads
 from controlplane.serving.answers import JSON, Answer
 from controlplane.serving.choice import Choice, Offer
-from jobs.services import hints
+from jobs.services import hints, limits
 from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
 log = structlog.get_logger()
@@ -63,7 +63,7 @@ class Waiter(NamedTuple):
 class WorkHints:
     def __init__(
         self,
-        look: Callable[[int, Iterable[Offer]], list[ClaimableJobs]] = hints.list_claimable_jobs,
+        look: Callable[[int, Iterable[Offer]], list[ClaimableJobs]] = limits.list_claimable_jobs,
         read_loads: Callable[[Sequence[UUID]], list[WorkerLoad]] = hints.read_worker_loads,
     ) -> None:
         self._look, self._read_loads, self._threads = look, read_loads, Threads(1, "hints")

@@ -9,15 +9,18 @@ Locks: keys come after jobs. A settlement holds the lock of its keys, so it neve
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 import structlog
 from django.db import DatabaseError
 
 from controlplane.core.database import connection, transaction
+from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
+from jobs.services import hints
 from jobs.services.hints import announce_work
 from jobs.sql import sql
+from jobs.sql.rows.hints import ClaimableJobs
 
 log = structlog.get_logger()
 
@@ -53,7 +56,7 @@ def settle_turns() -> int:
 @retried_atomic
 def settle_next_turns() -> int | None:
     """Settle some keys with turns. Return how many jobs were unparked, or None if there is no turn."""
-    keys = [row.key for row in sql.take_turns.fetch_rows(most=KEYS_AT_ONCE)]
+    keys = [row.key for row in fetch_prepared_rows(sql.take_turns, most=KEYS_AT_ONCE)]
     return settle_keys(keys) if keys else None
 
 
@@ -62,7 +65,8 @@ def settle_keys(keys: Collection[str]) -> int:
 
     It must run in a transaction of its own, which holds no lock that a holder of a key could wait for.
     """
-    settled = sql.settle_keys.after(sql.lock_limit_keys).fetch_only_row(keys=list(keys), most=JOBS_AT_ONCE)
+    statement = sql.settle_keys.after(sql.lock_limit_keys)
+    [settled] = fetch_prepared_rows(statement, keys=list(keys), most=JOBS_AT_ONCE)
     if max(settled.parked, settled.unparked) >= JOBS_AT_ONCE:
         sql.note_turns.fetch_rows(keys=list(keys))  # there may be more
     if settled.unparked:
@@ -88,6 +92,12 @@ class RegularLook:
 regular_look = RegularLook()
 
 
+def list_claimable_jobs(most: int, offers: Iterable[tuple[str, Iterable[str]]]) -> list[ClaimableJobs]:
+    """Return the jobs that workers with these offers can claim, after a regular look. See the function of `hints`."""
+    regular_look.take()
+    return hints.list_claimable_jobs(most, offers)
+
+
 def settle_due_starts() -> int:
     """Unpark the jobs of keys whose starts are due by now. Return how many."""
     return settle_each([row.key for row in sql.list_parked_keys.fetch_rows(rated=True)])
@@ -105,6 +115,7 @@ def settle_left() -> int:
 
 def repair_limits() -> dict[str, int]:
     """Free slots that nothing freed, and unpark jobs that nothing unparked. Return the numbers, if there are any."""
+    sql.drop_full_buckets.fetch_rows()
     freed = len(sql.free_slots.sweep_rows())
     settle_left()
     unparked = settle_each([row.key for row in sql.list_parked_keys.fetch_rows(rated=False)])

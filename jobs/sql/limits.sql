@@ -253,3 +253,14 @@ with tallies as (
  returning labels
 )
 select labels[1] as what from tallies
+
+-- statement: drop_full_buckets
+-- Delete buckets that are full again, so that keys that are used once leave nothing behind. Called by the sweep. A claim
+-- that uses a bucket at this moment sets its time, so that one stays.
+-- returns: key text
+-- row: LimitKey
+delete from jobs_limitbucket b
+ where b.at < clock_timestamp() - interval '1 hour'
+   and not exists (
+       select from limits_of(b.key, b.namespace) l where l.namespace = b.namespace and l.tokens < l.starts)
+returning b.key

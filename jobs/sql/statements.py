@@ -126,6 +126,7 @@ class JobsStatements(Statements):
     pass_turns_of_pattern: Statement[limits.LimitKey]
     list_limit_keys: Statement[limits.UsedLimitKey]
     count_limit_repairs: Statement[limits.CountedRepair]
+    drop_full_buckets: Statement[limits.LimitKey]
     retire_servers: Statement[liveness_check.RetiredServer]
     note_empty_servers: Statement[liveness_check.NoteEmptyServersRow]
     lock_roots: Statement[IdRow]

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs import in_process
-from jobs.models import LimitSlot, LimitTurn, WorkerJob
+from jobs.models import LimitBucket, LimitSlot, LimitTurn, WorkerJob
 from jobs.services import limits, sweep
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Clock, ServerEvent, Tally
@@ -457,6 +457,11 @@ def test_at_most_so_many_jobs_start_in_a_time(worker, rule, limited, clock):
     limits.settle_left()
     assert len(claimed(one)) == 2
     assert LimitTurn.objects.count() == 0
+    sweep.run_sweep()
+    assert LimitBucket.objects.count() == 1
+    clock.step(3601)
+    sweep.run_sweep()
+    assert LimitBucket.objects.count() == 0
 
 
 def test_a_clock_that_is_set_back_stops_no_starts_for_long(worker, rule, limited, clock):
