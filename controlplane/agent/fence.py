@@ -34,6 +34,14 @@ class Fence:
         """Deadline on `clock`. None means that jobs are never given away."""
         return self._deadline
 
+    def reaper_deadline(self, timeout: float) -> float | None:
+        """Return the deadline of the reapers: a little later, so that the agent can kill and report first.
+
+        The control plane gives no job away for another 20 % of the `timeout` (seconds).
+        """
+        deadline = self._deadline
+        return None if deadline is None else deadline + timeout * 0.05
+
     def renew_deadline(self, started: float, after: float | None, *, lifts: bool = False) -> None:
         """Renew the deadline after the response to a heartbeat that started at `started`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from controlplane.agent.api.outbox import Outbox
 from controlplane.agent.api.registration import RegisteredServer
 from controlplane.agent.api.transport import TransportThread
 from controlplane.agent.attempts import AttemptTracker
+from controlplane.agent.fence import Fence
 
 log = structlog.get_logger()
 LAST_ANSWERS_TIMEOUT = (
@@ -27,7 +29,8 @@ NEVER = float("inf")
 class Shutdown:
     """The steps from the first signal or refusal to the end of a worker.
 
-    Main thread only. `save_unanswered` saves on disk the reports that the control plane has not answered.
+    Main thread only. `renew_reapers` sends the fence to the reapers. `save_unanswered` saves on disk the reports that
+    the control plane has not answered.
     """
 
     server: RegisteredServer
@@ -35,7 +38,10 @@ class Shutdown:
     transport: TransportThread
     attempts: AttemptTracker
     outbox: Outbox
+    fence: Fence
+    renew_reapers: Callable[[], None]
     save_unanswered: Callable[[], object]
+    signals: int = 0
     reason: str | None = None  # a signal's name, or the code of a refusal; None while the worker runs
     is_forced: bool = False
     grace_until: float = NEVER  # this and the next two: monotonic
@@ -48,8 +54,23 @@ class Shutdown:
     def next_step_at(self) -> float:
         return min(self.grace_until, self.give_up_at)
 
+    def record_signal(self, number: int) -> None:
+        """Start the end after a signal, and force it after another one."""
+        if number not in (signal.SIGTERM, signal.SIGINT):
+            return
+        name = signal.Signals(number).name
+        log.info(f"Received {name} signal")
+        self.signals += 1
+        if self.signals > 1:
+            self.force("forced")
+        elif not self.reason:
+            self.start(name)
+
     def start(self, reason: str) -> None:
         """Claim no more jobs and start no more code."""
+        if (fence := self.server.config.last_fence_seconds) is not None:
+            self.fence.shorten_deadline(fence)
+            self.renew_reapers()
         self.reason = reason
         self.grace_until = time.monotonic() + self.server.config.termination_grace_period
         self.transport.request_slots(0)
@@ -61,7 +82,7 @@ class Shutdown:
         if not self.is_forced:
             self.is_forced, self.grace_until = True, NEVER
             log.warning("Killing the jobs that are left", jobs=self.attempts.live_count, reason=reason)
-            self.attempts.release_attempts(reason, FORCED_PATIENCE)
+            self.attempts.ends.release_all(reason, FORCED_PATIENCE)
             self.give_up_at = time.monotonic() + (
                 FORCED_PATIENCE + LAST_ANSWERS_TIMEOUT if self.attempts.live_count else 0
             )

@@ -169,3 +169,31 @@ class Leftover:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
         self._transport.close()
+
+
+class KeptReports:
+    """Reports of earlier starts that an agent sends, and the reports that it keeps itself when it ends."""
+
+    def __init__(self, folder: Path, client: AgentClient, register: Register) -> None:
+        self._folder = folder
+        self._leftovers = load_leftovers(folder, client, register=register)
+
+    def send(self, head_start: float) -> None:
+        """Send the reports of earlier starts. Wait for each start at most `head_start` seconds."""
+        for leftover in self._leftovers:
+            leftover.send_reports(head_start)
+
+    def save(self, server: RegisteredServer, reports: list[Report], *, is_last: bool) -> bool:
+        """Save unanswered reports for the next start. Return False if that failed. `is_last`: this agent ends."""
+        try:
+            save_reports(self._folder, server, reports)
+        except OSError as error:
+            log.error("Reports not kept: their jobs run again", reports=len(reports), why=str(error))
+            return False
+        if reports and is_last:
+            log.warning("Reports kept for the next start", reports=len(reports), folder=str(self._folder))
+        return True
+
+    def close(self) -> None:
+        for leftover in self._leftovers:
+            leftover.close()

@@ -10,7 +10,7 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -18,6 +18,7 @@ import structlog
 
 from controlplane.agent.processes import attempt_mark
 from controlplane.agent.processes.child_process import CallFeed, ChildCommand, ChildExit, ChildProcess
+from controlplane.agent.processes.pool_member import Environment, OutputHandler, PooledCall, PoolMember
 from controlplane.agent.processes.process_view import resident_bytes
 
 log = structlog.get_logger()
@@ -27,8 +28,6 @@ RETIRE_PATIENCE = 5.0  # seconds in which a process that is not needed any more 
 DIED_SILENTLY = "a pool process ended before it was ready"
 DELIVERIES = 3  # processes that may end with a call before they begin it
 NEVER_BEGUN = f"{DELIVERIES} pool processes ended before they began it"
-OutputHandler = Callable[[str, bytes], None]
-Environment = frozenset[tuple[str, str]]
 
 
 class PoolHost(Protocol):
@@ -38,51 +37,6 @@ class PoolHost(Protocol):
     def get_child(self, key: str) -> ChildProcess | None: ...
     def send(self, feed: CallFeed, data: bytes) -> None: ...
     def close_feed(self, child: ChildProcess) -> None: ...
-
-
-@dataclass
-class PooledCall:
-    key: str  # of the attempt
-    command: ChildCommand
-    on_output: OutputHandler
-    deliveries: int = 0
-
-    @property
-    def module(self) -> str:
-        return self.command.module or ""
-
-    def describe(self) -> dict[str, str]:
-        return {"attempt": self.key, "job": self.command.variables.get("JOB_ID", "")}
-
-    def encode(self) -> bytes:
-        function, modules = self.command.argv[3:5]
-        call = {"id": self.key, "function": function, "modules": modules, "variables": dict(self.command.variables)}
-        return json.dumps(call).encode() + b"\n" + self.command.stdin + b"\n"
-
-
-@dataclass
-class PoolMember:
-    """A pool process. `call` is the one that it runs, or that waits until it is ready."""
-
-    key: str
-    environment: Environment
-    preloads: bool
-    call: PooledCall | None = None
-    is_ready: bool = False
-    is_killed: bool = False  # with its attempt
-    calls: int = 0
-    memory_when_new: int = 0  # bytes, this and the next one
-    memory_of_earlier: int = 0  # kept from the calls before the present one
-    result: bytes = b""
-    is_retired: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        return self.is_ready and self.call is None and not self.is_retired and not self.is_killed
-
-    def write_output(self, stream: str, chunk: bytes) -> None:
-        if self.call:  # output between two attempts belongs to none
-            self.call.on_output(stream, chunk)
 
 
 @dataclass

@@ -29,7 +29,8 @@ from controlplane.agent.processes.child_process import (
 )
 from controlplane.agent.processes.child_start import OutputHandler, start_below_reaper
 from controlplane.agent.processes.fork_servers import ForkServer, ForkServers
-from controlplane.agent.processes.pool import Pool, PooledCall
+from controlplane.agent.processes.pool import Pool
+from controlplane.agent.processes.pool_member import PooledCall
 from controlplane.agent.processes.server_file import ServerFile
 from controlplane.agent.processes.strays import Strays
 

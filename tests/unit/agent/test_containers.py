@@ -208,8 +208,8 @@ def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tm
         attempts.accept_claims([{"id": "attempt", "number": 1, "job": job}])
         attempts.record_answer({"attempt": "attempt", "event": "STARTED"}, {"accepted": True})
         eventually(lambda: turn() and calls("rm"))
-        attempts.enforce_timeouts()
-        assert attempts.next_timeout_at() is None, "the agent does not turn in circles"
+        attempts.ends.enforce_timeouts()
+        assert attempts.ends.next_timeout_at() is None, "the agent does not turn in circles"
         (tmp_path / "busy").unlink()
         attempts.record_exit(eventually(lambda: turn() and ended)[0])
         supervisor.close()

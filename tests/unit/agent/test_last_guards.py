@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +17,6 @@ from controlplane.agent.limits import FENCE_MARGIN
 from controlplane.agent.processes.folder import Folder
 from controlplane.agent.processes.supervisor import Supervisor
 from controlplane.agent.runners.policy import ActionPolicy
-from controlplane.agent.worker import AgentWorker
 from tests.support.standin import Refuse, alive, eventually
 
 
@@ -99,23 +97,22 @@ def test_a_lost_attempt_is_not_stopped_while_its_processes_are_there(tracker, tm
     pid = int(eventually(lambda: tracker.turn() and file.exists() and file.read_text()))
     reaper = tracker.supervisor.reaper_pid("attempt")
     os.kill(reaper, signal.SIGSTOP)  # so that its end is not seen at once
-    tracker.attempts.kill_lost_attempts(["attempt"])
+    tracker.attempts.ends.kill_lost(["attempt"])
     if alive(reaper):
         assert tracker.attempts.list_held_attempts().stopped == []
-        assert not tracker.attempts.has_newly_stopped()
-    eventually(lambda: tracker.turn() and tracker.attempts.has_newly_stopped())
+        assert not tracker.attempts.ends.has_newly_stopped()
+    eventually(lambda: tracker.turn() and tracker.attempts.ends.has_newly_stopped())
     assert tracker.attempts.list_held_attempts().stopped == ["attempt"]
     assert not alive(pid) and not alive(reaper)
 
 
 @pytest.mark.parametrize("timeout", [2.0, 45.0, 600.0])
 def test_the_reaper_kills_after_the_agent_and_before_a_job_is_given_away(timeout):
-    worker = AgentWorker.__new__(AgentWorker)
-    worker._fence, worker._server = Fence(lambda: 0.0), SimpleNamespace(config=SimpleNamespace(timeout=timeout))
-    assert worker._reaper_deadline() is None
-    worker._fence.renew_deadline(100.0, 30.0)
+    fence = Fence(lambda: 0.0)
+    assert fence.reaper_deadline(timeout) is None
+    fence.renew_deadline(100.0, 30.0)
     given_away = 130.0 + FENCE_MARGIN * timeout
-    assert 130.0 < worker._reaper_deadline() < given_away
+    assert 130.0 < fence.reaper_deadline(timeout) < given_away
 
 
 def test_a_worker_with_unanswered_reports_sends_no_last_heartbeat(plane, agent, tmp_path):

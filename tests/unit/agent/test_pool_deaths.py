@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from controlplane.agent.processes.child_process import ChildCommand, ChildExit
-from controlplane.agent.processes.pool import DELIVERIES, Pool, PooledCall
+from controlplane.agent.processes.pool import DELIVERIES, Pool
+from controlplane.agent.processes.pool_member import PooledCall
 
 
 class FakeProcess:
