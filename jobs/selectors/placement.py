@@ -11,6 +11,8 @@ from jobs.sql import sql
 from jobs.states import JobState
 from liveness.conf import conf as liveness_conf
 
+AHEAD_COUNTED = 1000
+
 
 def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     """Return where a waiting job can run. With `owner`, the job must belong to that token.
@@ -20,11 +22,13 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     - `flags`: why a person must act before the job can run
     - `fails_in`: seconds until it fails because no worker has its tags. None means that it never fails for that.
     - `full`: number of servers that can take it once a slot is free
+    - `ahead`: number of waiting jobs with the same tags that are claimed before it, at most AHEAD_COUNTED
 
     One query. Raises JobUnknown and JobNotWaiting.
     """
-    rows, prospects = fetch_result_sets(
-        sql.read_placement, sql.read_prospects, job=job, owner=owner, only=[job], scan_limit=None,
+    rows, prospects, ahead = fetch_result_sets(
+        sql.read_placement, sql.read_prospects, sql.count_jobs_ahead,
+        job=job, owner=owner, only=[job], scan_limit=None, most=AHEAD_COUNTED,
         staleness_multiplier=liveness_conf().staleness_multiplier, **flag_parameters(),
     )  # fmt: skip
     if not rows:
@@ -57,4 +61,5 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         "flags": [row.flag for row in prospects if row.flag],
         "fails_in": next((row.fails_in for row in prospects if not row.flag), None),
         "full": sum(row["filter"] == "capacity" for row in ruled_out),
+        "ahead": ahead[0].jobs,
     }

@@ -108,6 +108,30 @@ with tag_sets as (
 {{flagged_jobs}}
 select id, flag from flagged
 
+-- statement: count_jobs_ahead
+-- Count the waiting jobs of the same namespace and required tags that are claimed before a job, up to `most`.
+-- takes: only uuid[], most bigint
+-- returns: jobs bigint
+-- row: JobsAhead
+select count(ahead.id) as jobs
+  from jobs_workerjob j
+ cross join lateral (
+       select * from (
+           select other.id from jobs_workerjob other
+            where other.state = 'PENDING' and other.parked_by is null and other.namespace = j.namespace
+              and other.required_tags = j.required_tags and other.priority > j.priority
+              and other.available_at <= clock_timestamp()
+            limit %(most)s) more_urgent
+        union all
+       select * from (
+           select other.id from jobs_workerjob other
+            where other.state = 'PENDING' and other.parked_by is null and other.namespace = j.namespace
+              and other.required_tags = j.required_tags and other.priority = j.priority
+              and (other.available_at, other.id) < (j.available_at, j.id)
+            limit %(most)s) older
+        limit %(most)s) ahead
+ where j.id = any(%(only)s::uuid[])
+
 -- statement: read_prospects
 -- Return which of these jobs will not move until a person acts (`flag`), and which will fail unless a worker with their
 -- tags comes (`fails_in` seconds). In maintenance no job fails for this reason.

@@ -170,6 +170,7 @@ class JobsStatements(Statements):
     read_figures: Statement[selectors.InstanceFigures]
     read_job_counts: Statement[selectors.JobCounts]
     read_flags: Statement[selectors.FlaggedJob]
+    count_jobs_ahead: Statement[selectors.JobsAhead]
     read_prospects: Statement[selectors.Prospect]
     list_flagged_jobs: Statement[IdRow]
     read_placement: Statement[selectors.PlacementRow]

@@ -39,7 +39,7 @@ from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors.job_details import job_details
 from jobs.selectors.jobs import DetailedJob, jobs_with_flags
-from jobs.selectors.placement import job_placement
+from jobs.selectors.placement import AHEAD_COUNTED, job_placement
 from jobs.selectors.servers import servers_with_held_attempts
 from jobs.selectors.timeline import job_timeline
 from jobs.states import AttemptState, Flag, JobState
@@ -195,6 +195,8 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         "stops_on": candidates["waiting_for"] and candidates["waiting_for"].get("server"),
         "limited": candidates["waiting_for"] and candidates["waiting_for"].get("limit"),
         "full": candidates["full"],
+        "ahead": candidates["ahead"],
+        "has_more_ahead": candidates["ahead"] == AHEAD_COUNTED,
         "given_up": None if candidates["fails_in"] is None else seconds_until(candidates["fails_in"], job.now),
         "expires": job.good_until and time_until(job.good_until, job.now),
     }

@@ -35,6 +35,10 @@ class FlaggedJob(NamedTuple):
     flag: str
 
 
+class JobsAhead(NamedTuple):
+    jobs: int
+
+
 class Prospect(NamedTuple):
     id: UUID
     flag: str | None

@@ -96,3 +96,13 @@ def test_a_cancelled_job_that_still_runs_shows_the_request(words, worker, submit
     assert "Cancelled: 1 job." in page
     assert "Cancellation requested: 1 job. Waiting for the worker to confirm." in page
     assert "done to" not in page
+
+
+def test_a_waiting_job_shows_how_many_jobs_of_its_queue_are_ahead_of_it(words, submit):
+    jobs = [submit(priority=priority)["id"] for priority in (0, 5, 0, -1)]
+    submit(priority=9, tags=["gpu"], unmatched="wait")
+    submit(priority=9, available_at="2090-01-01T00:00:00Z")
+    assert "2 jobs with the same tags are ahead of it." in words(f"/admin/instance/jobs/{jobs[2]}/")
+    assert "1 job with the same tags is ahead of it." in words(f"/admin/instance/jobs/{jobs[0]}/")
+    assert "ahead of it" not in words(f"/admin/instance/jobs/{jobs[1]}/")
+    assert "3 jobs with the same tags are ahead of it." in words(f"/admin/instance/jobs/{jobs[3]}/")
