@@ -14,7 +14,7 @@ from liveness.services import detection
 
 CLAIMED_STALE, RUNNING_STALE, UNMATCHED, CANCEL = 120, 300, 30, 60
 
-NOTHING = {step: {} for step in ("recovered", "overdue", "expired", "unmatched", "timed_out", "repaired")}
+NOTHING = {step: {} for step in ("recovered", "overdue", "expired", "unmatched", "timed_out", "repaired", "limits")}
 
 
 @pytest.fixture
@@ -270,6 +270,7 @@ def test_a_job_that_waits_again_after_a_loss_has_the_whole_time_for_a_match(work
         "unmatched": {},
         "timed_out": {},
         "repaired": {},
+        "limits": {},
     }
     clock.advance(40)
     assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
@@ -287,6 +288,7 @@ def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, subm
         "unmatched": {},
         "timed_out": {},
         "repaired": {},
+        "limits": {},
     }
 
 
