@@ -95,7 +95,7 @@ returning id
 -- otherwise as lost. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
---   kind text
+--   kind text, is_limited bool
 with {{reported_tasks}},
 held as materialized (
     select j.id as job_id, a.id, j.state as was, moved.event, null::jsonb as output,
@@ -174,7 +174,7 @@ returning a.id
 -- whose own server is lost. Called under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
---   kind text
+--   kind text, is_limited bool
 with {{reported_tasks}},
 held as materialized (
     select j.id as job_id, a.id, j.state as was,

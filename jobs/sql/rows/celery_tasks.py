@@ -13,6 +13,7 @@ class MoveRedeliveredTasksRow(NamedTuple):
     reason: str
     execution: UUID
     kind: str
+    is_limited: bool
 
 
 class EndTasksRow(NamedTuple):
@@ -24,6 +25,7 @@ class EndTasksRow(NamedTuple):
     reason: str
     execution: UUID
     kind: str
+    is_limited: bool
 
 
 class CountTasksRow(NamedTuple):
