@@ -310,6 +310,19 @@ class LimitUnknown(Problem):
     code = "not_found"
 
 
+class OnHold(Problem):
+    """The work is on hold, and new jobs are refused until the hold ends."""
+
+    code = "on_hold"
+
+
+class HoldUnknown(Problem):
+    """The hold does not exist, or it has ended."""
+
+    status = 404
+    code = "not_found"
+
+
 class BatchUnknown(Problem):
     """The bulk action does not exist or is not yours."""
 

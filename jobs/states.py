@@ -173,6 +173,25 @@ class SlotOutcome(Described):
     MISSED = "MISSED", "The slot passed while no executor ran, or while another evaluation ran."
 
 
+class HoldOf(Described):
+    """Kind of what a hold holds."""
+
+    ACTION = "action", "All jobs of a type of action, or of one path, handler, task or image."
+    TAG = "tag", "All jobs that require a tag."
+    LIMIT = "limit", "All jobs with a limit key."
+    QUEUE = "queue", "All jobs of a Celery queue, or with the tag queue:NAME."
+    NAMESPACE = "namespace", "All jobs of a namespace."
+    EXECUTION = "execution", "The steps of an execution and of its children."
+    TRIGGER = "trigger", "The evaluations of a trigger."
+
+
+class HoldMode(Described):
+    """Effect of a hold on new submissions. Waiting work does not start in either mode."""
+
+    PAUSE = "pause", "Submissions are accepted and wait."
+    REFUSE = "refuse", "Submissions are refused with the note. Retries and resubmissions wait."
+
+
 class TriggerState(Described):
     """State of a trigger."""
 

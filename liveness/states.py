@@ -69,6 +69,7 @@ class Subject(Described):
     TOKEN = "token", "An API token, by its id."
     LIMIT = "limit", "A limit, by the pattern of its rule."
     BRAKE = "brake", "The brake on one type of server."
+    HOLD = "hold", "A hold of work, by its id."
     INSTANCE = "instance", "The whole control plane."
 
 

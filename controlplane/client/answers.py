@@ -265,6 +265,20 @@ class Queue(TypedDict):
     workers: int
 
 
+class Hold(TypedDict):
+    """Hold of work. `of` has one entry, and `parked` is the number of waiting jobs that it holds."""
+
+    id: str
+    of: dict[str, str]
+    namespace: str | None
+    mode: Literal["pause", "refuse"]
+    note: str
+    by: str
+    created_at: str
+    ends_at: str | None
+    parked: int
+
+
 class Server(TypedDict):
     id: str
     type: str

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from controlplane.client.batches import BatchCalls
+from controlplane.client.holds import HoldCalls
 from controlplane.client.limits import LimitCalls
 from controlplane.client.session import STOP
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 END: Any = object()
 
 
-class Client(LimitCalls, BatchCalls):
+class Client(LimitCalls, HoldCalls):
     """Client of one control plane. It may be shared between threads.
 
     `url` and the token come from the arguments, the file, or CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout` limits
@@ -140,6 +140,9 @@ class AsyncClient:
     batch_items = iterated(Client.batch_items)
     wait_batch = in_thread(Client.wait_batch)
     stop_batch = in_thread(Client.stop_batch)
+    hold = in_thread(Client.hold)
+    holds = iterated(Client.holds)
+    release_hold = in_thread(Client.release_hold)
     instance = in_thread(Client.instance)
     enter_maintenance = in_thread(Client.enter_maintenance)
     exit_maintenance = in_thread(Client.exit_maintenance)

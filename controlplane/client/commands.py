@@ -22,6 +22,7 @@ from controlplane.client.session import Refused
 
 ALIVE = ("CREATED", "RUNNING", "MAINTENANCE")
 LARGEST_PAGE = 500
+HELD = ("action", "tag", "limit", "queue", "namespace", "execution", "trigger")
 SHORT_ID = re.compile("[0-9a-fA-F]{4,12}")
 
 
@@ -59,6 +60,10 @@ def set_limit(client: Client, given: Namespace, out: Output) -> int:
 def delete_limit(client: Client, given: Namespace, out: Output) -> int:
     client.delete_limit(given.pattern, note=given.note, namespace=given.namespace)
     return 0
+
+
+def list_holds(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.holds, given, out, views.HOLDS)
 
 
 def list_batches(client: Client, given: Namespace, out: Output) -> int:
@@ -257,6 +262,26 @@ def maintain(client: Client, given: Namespace, out: Output) -> int:
 def release_brake(client: Client, given: Namespace, out: Output) -> int:
     released = client.release_brake(given.note, cluster=given.cluster, namespace=given.namespace)
     out.document({"released": released}) if out.is_json else out.line(f"released: {', '.join(released)}")
+    return 0
+
+
+def hold(client: Client, given: Namespace, out: Output) -> int:
+    """Hold work of one kind. Raise ValueError unless exactly one option names what is held."""
+    named = [(kind, getattr(given, kind)) for kind in HELD if getattr(given, kind) is not None]
+    if len(named) != 1:
+        raise ValueError(f"Give exactly one of {', '.join(f'--{kind}' for kind in HELD)}")
+    [(kind, value)] = named
+    finders = {"execution": find_execution, "trigger": find_trigger}
+    of = {kind: finders[kind](client, value) if kind in finders else value}
+    mode: Any = "refuse" if given.refuse else "pause"
+    held = client.hold(of, mode=mode, duration_seconds=given.seconds, note=given.note, namespace=given.within)
+    return _show(held, views.hold, out)
+
+
+def release_hold(client: Client, given: Namespace, out: Output) -> int:
+    id = find_by_end(given.hold, "holds", client.holds)
+    client.release_hold(id, given.note)
+    out.document({"released": id}) if out.is_json else out.line(f"released: {id}")
     return 0
 
 

@@ -84,6 +84,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     add("server", metavar="SERVER", nargs="?", help="only events of this server (default: events of everything)")
     add("-f", "--follow", action="store_true", help="continue with new events until interrupted")
     add("--after", type=whole, default=0, metavar="ID", help="only events with a higher id")
+    listing("holds", commands.list_holds, "holds of work, latest first")
     listing("queues", commands.list_queues, "waiting and running jobs by namespace and required tags", "tag")
     _add_batches(command)
     add = command("instance", commands.show_instance, "the state of the whole control plane")
@@ -149,11 +150,32 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         help="time after which it ends (default: until it is ended by hand)",
     )
     add("--note", required=True, help="reason, recorded with your name and the time")
+    _add_holds(command)
     add = command("release-brake", commands.release_brake, "disconnect the servers that the brake holds")
     add("--cluster", help="only this cluster (default: all)")
     add("--namespace", help="only this namespace (default: all)")
     add("--note", required=True, help="reason, recorded with your name and the time")
     return parser, subparsers.choices
+
+
+def _add_holds(command: Callable[..., Callable[..., Any]]) -> None:
+    add = command("hold", commands.hold, "start no more work of a kind for a while; name one of these options")
+    for kind, help in {
+        "action": "all jobs of a type, or of a path, handler, task or image",
+        "tag": "all jobs that require a tag",
+        "limit": "all jobs with a limit key",
+        "queue": "all jobs of a Celery queue, or with the tag queue:NAME",
+        "namespace": "all jobs of a namespace",
+        "execution": "the steps of an execution",
+        "trigger": "the evaluations of a trigger",
+    }.items():
+        add(f"--{kind}", help=help)
+    add("--within", metavar="NAME", help="only work of this namespace (default: all that the token reaches)")
+    add("--refuse", action="store_true", help="refuse new submissions too (default: they wait)")
+    add("--for", dest="seconds", type=duration, metavar="DURATION", help="time after which it ends by itself")
+    add("--note", default="", help="reason, recorded with your name and the time")
+    add = command("release-hold", commands.release_hold, "end a hold, so that its work starts again", "hold")
+    add("--note", default="", help="reason, recorded with your name and the time")
 
 
 def _add_changes(command: Callable[..., Callable[..., Any]]) -> None:

@@ -43,6 +43,16 @@ TRIGGERS = {
     "next": lambda trigger: time_text(trigger["next_slot_at"]),
     "last": lambda trigger: trigger["slots"][0]["outcome"] if trigger["slots"] else "",
 }
+HOLDS = {
+    "id": lambda hold: hold["id"],
+    "of": lambda hold: held_text(hold),
+    "namespace": lambda hold: hold["namespace"],
+    "mode": lambda hold: hold["mode"],
+    "parked": lambda hold: hold["parked"],
+    "ends": lambda hold: time_text(hold["ends_at"]),
+    "by": lambda hold: hold["by"],
+    "note": lambda hold: hold["note"],
+}
 QUEUES = {
     "namespace": lambda queue: queue["namespace"],
     "tags": lambda queue: " ".join(queue["tags"]),
@@ -151,6 +161,16 @@ def batch(item: Mapping[str, Any], out: Output) -> None:
     out.table([item["subject"], "outcome", "new", "reason"], rows)
 
 
+def hold(item: Mapping[str, Any], out: Output) -> None:
+    names = ("id", "namespace", "mode", "parked", "by", "note", "created_at", "ends_at")
+    out.fields({"of": held_text(item)}, ("of",))
+    out.fields(item, names)
+
+
+def held_text(hold: Mapping[str, Any]) -> str:
+    return ", ".join(f"{kind} {value}" for kind, value in hold["of"].items())
+
+
 def placement(item: Mapping[str, Any], out: Output) -> None:
     rows = [[one["server"]["name"], "eligible", f"load {one['load']:g}"] for one in item["eligible"]]
     rows += [[one["server"]["name"], one["filter"], one["detail"]] for one in item["ruled_out"]]
@@ -162,6 +182,8 @@ def placement(item: Mapping[str, Any], out: Output) -> None:
 def waiting_words(begins: Mapping[str, Any]) -> str:
     """Return what a job waits for, in words."""
     match begins["what"]:
+        case "hold":
+            return f"for the hold {begins['hold']}"
         case "limit":
             return f"for a slot of {begins['limit']}"
         case "stop":

@@ -89,6 +89,7 @@ ENTRIES = (
              shows="server", is_about_instance=True, key="m", below=("brake",),
              counts={"maintenances": "active", "brakes": "engaged"}, is_grave=True),
     NavEntry("limits", "Limits", "M3 13a6.5 6.5 0 1110 0M8 10l3-4", CONTROL, shows="job"),
+    NavEntry("holds", "Holds", "M4 3h3v10H4zM9 3h3v10H9z", CONTROL, shows="job", key="h", counts={"holds": "in force"}),
     NavEntry("recovery", "Manual recovery", "M3 8a5 5 0 105-5M3 3v3h3", CONTROL,
              shows="job", is_about_instance=True, key="r"),
     NavEntry("admin:liveness_apitoken_changelist", "API tokens",

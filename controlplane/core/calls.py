@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 GROUPS = {
     "jobs": "Jobs", "executions": "Executions", "triggers": "Triggers", "batches": "Bulk actions",
-    "queues": "Queues", "servers": "Servers", "recovery": "Recovery",
+    "holds": "Holds", "queues": "Queues", "servers": "Servers", "recovery": "Recovery",
 }  # fmt: skip
 """Groups of calls in the OpenAPI document, by the first word of their path. Other calls are in the group `Instance`."""
 END_OF_SENTENCE = re.compile(r"[.:;](?:\s|$)")

@@ -22,6 +22,7 @@ from rest_framework.request import Request
 
 from controlplane.core.calls import extend_schema
 from jobs.selectors import instance
+from jobs.selectors.holds import oldest_hold_age
 from jobs.selectors.queues import QUEUES_NAMED, largest_queues
 from jobs.selectors.stored import OWNERS_SHOWN, owners_by_stored_bytes
 from jobs.states import QUARANTINED, JobState
@@ -87,7 +88,8 @@ class DatabaseCollector(Collector):
         yield server_gauge()
         yield heartbeat_age_histogram()
         yield from instance_gauges()
-        yield queue_gauge()
+        yield from queue_gauges()
+        yield hold_gauge()
         yield stored_bytes_gauge()
         yield default_partition_gauge()
         yield from tally_metrics()
@@ -163,17 +165,31 @@ def instance_gauges() -> Iterator[Metric]:
     yield brakes
 
 
-def queue_gauge() -> Metric:
-    """Return the jobs of the queues with most jobs. This limits the number of series, however many tags exist."""
+def queue_gauges() -> Iterator[Metric]:
+    """Return the jobs of the queues with most jobs, and all parked jobs.
+
+    This limits the number of series, however many tags exist.
+    """
     family = GaugeMetricFamily(
         "controlplane_queue_jobs",
         f"Jobs by namespace and required tags, for the {QUEUES_NAMED} largest queues; the others together as `other`.",
         labels=["namespace", "tags", "state"],
     )
-    for row in largest_queues():
+    rows = largest_queues()
+    for row in rows:
         for state, jobs in (("waiting", row.waiting), ("parked", row.parked), ("running", row.running)):
             family.add_metric([row.namespace, row.tags, state], jobs)
-    return family
+    yield family
+    parked = GaugeMetricFamily(
+        "controlplane_parked_jobs", "Jobs that wait for another reason than workers.", labels=["by"]
+    )
+    parked.add_metric(["limit"], sum(row.parked - row.on_hold for row in rows))
+    parked.add_metric(["hold"], sum(row.on_hold for row in rows))
+    yield parked
+
+
+def hold_gauge() -> Metric:
+    return build_gauge("oldest_hold_seconds", "Age of the oldest hold in force; 0: there is none.", oldest_hold_age())
 
 
 def stored_bytes_gauge() -> Metric:

@@ -11,7 +11,9 @@ from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import ChoiceField, StrictSerializer, TextField, TimeField
 from jobs import verdict
+from jobs.api.serializers.holds import HoldAnswer
 from jobs.api.serializers.jobs import ServerName
+from jobs.selectors.holds import holds_in_force, holds_with_parked
 from jobs.selectors.instance import instance_figures
 from jobs.selectors.servers import servers_needing_attention
 from jobs.states import JobState
@@ -124,7 +126,11 @@ class InstanceAnswer(serializers.Serializer):
     brakes = BrakeAnswer(many=True)
     maintenance = Maintenance(allow_null=True, help_text="Maintenance of the whole control plane.")
     clusters_in_maintenance = Maintenance(many=True)
+    holds = HoldAnswer(many=True, help_text="Holds in force, latest first; up to 100.")
     attention = Attention(many=True, help_text="Up to 100 servers; the most urgent first.")
+
+
+HOLDS_LISTED = 100
 
 
 class InstanceFilter(StrictSerializer):
@@ -165,5 +171,6 @@ class InstanceView(RoleCall):
             "clusters_in_maintenance": [row for row in figures["maintenances"] if row["cluster"] is not None],
             "servers": server_counts_by_state(cluster),
             "attention": attention,
+            "holds": holds_with_parked(holds_in_force().order_by("-pk")[:HOLDS_LISTED]),
         }
         return Response(represent(InstanceAnswer, shown))

@@ -28,7 +28,7 @@ class QueueCursor(serializers.CharField):
 class QueueFilter(StrictSerializer):
     """Filter of queues, and page."""
 
-    cursor = QueueCursor(required=False, help_text="`next` of the previous page.")
+    cursor = QueueCursor(required=False, max_length=100_000, help_text="`next` of the previous page.")
     limit = PageSizeField()
     namespace = TextField(required=False, max_length=90, help_text="One of those that the caller reaches.")
     tag = TextField(required=False, max_length=100, help_text="Only queues with this tag.")

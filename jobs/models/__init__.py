@@ -10,6 +10,7 @@ from jobs.models.attempts import Attempt, LateReport, LogLine
 from jobs.models.batches import Batch, BatchItem
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
+from jobs.models.holds import Hold
 from jobs.models.jobs import WorkerJob
 from jobs.models.limits import LimitBucket, LimitRule, LimitSlot, LimitTurn
 from jobs.models.signals import Signal
@@ -28,6 +29,7 @@ __all__ = [
     "ExecutionEvent",
     "HistoryEntry",
     "HistoryWatermark",
+    "Hold",
     "Incident",
     "LateReport",
     "LimitBucket",

@@ -23,6 +23,7 @@ from jobs.conf import conf, flag_parameters
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place
+from jobs.selectors.holds import holds_of_jobs
 from jobs.sql import sql
 from jobs.states import JobState, Unmatched
 
@@ -56,6 +57,7 @@ class DetailedJob(WorkerJob):
     superseded_reports: list[dict[str, Any]]
     log: list[dict[str, Any]] | None
     flags: list[str]
+    parked_by: dict[str, str] | None
     left_out: list[str]
     action_events: list[dict[str, Any]]
     last_attempt: dict[str, Any] | None
@@ -83,7 +85,10 @@ def attempts_and_superseded_reports() -> tuple["Prefetch[Any]", ...]:
 
 
 def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
-    """Return jobs with `flags` (why they wait for a person, nearly always empty) and `left_out` fields."""
+    """Return jobs with `flags` (why they wait for a person, nearly always empty) and `left_out` fields.
+
+    Each also has `parked_by`: what it waits for besides a worker.
+    """
     rows: list[Any] = list(jobs)
     put_in_place(rows, LARGE_FIELDS)
     put_in_place((attempt for job in rows for attempt in job.attempts.all()), ["error"])
@@ -93,8 +98,11 @@ def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
         if hanging
         else {}
     )
+    holds = holds_of_jobs([job.pk for job in rows if job.state == JobState.PENDING])
     for job in rows:
         job.flags = [flags[job.pk]] if job.pk in flags else []
+        if job.pk in holds:
+            job.parked_by = {"hold": str(holds[job.pk])}
     return rows
 
 

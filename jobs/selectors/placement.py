@@ -1,6 +1,7 @@
 """Reads which servers may take a waiting job, and why the others may not."""
 
 import json
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,8 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
 
     - `eligible`: alive servers that can take it now, the least loaded first
     - `ruled_out`: the other alive servers, each with the reason
+    - `waiting_for`: what it waits for besides a worker. None means that it only waits for a worker.
+    - `hold`: the hold that keeps it from starting, as a dictionary (None: there is no hold)
     - `flags`: why a person must act before the job can run
     - `fails_in`: seconds until it fails because no worker has its tags. None means that it never fails for that.
     - `full`: number of servers that can take it once a slot is free
@@ -48,7 +51,11 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         else:
             ruled_out.append({"server": server, "filter": row.filter, "detail": row.detail})
     waiting_for: dict[str, Any] | None = None
-    if rows[0].stops_on is not None:
+    hold = json.loads(rows[0].hold or "null")
+    if hold is not None:
+        ends_at = hold["ends_at"] and datetime.fromisoformat(hold["ends_at"])
+        waiting_for = {"what": "hold", "hold": hold["id"], "until": ends_at}
+    elif rows[0].stops_on is not None:
         waiting_for = {"what": "stop", "until": None, "server": json.loads(rows[0].stops_on)}
     elif until is not None:
         waiting_for = {"what": "available_at", "until": until}
@@ -58,6 +65,7 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         "eligible": eligible,
         "ruled_out": ruled_out,
         "waiting_for": waiting_for,
+        "hold": hold,
         "flags": [row.flag for row in prospects if row.flag],
         "fails_in": next((row.fails_in for row in prospects if not row.flag), None),
         "full": sum(row["filter"] == "capacity" for row in ruled_out),

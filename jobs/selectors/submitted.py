@@ -64,6 +64,7 @@ class UntouchedJob:
         self.id, self.left_out = row.id, row.left_out or []
         self.action = read_json(row.action)
         self.payload = None if row.payload is None else read_json(row.payload)
+        self.parked_by = None if row.hold is None else {"hold": str(row.hold)}
         self.created_at, self.available_at, self.good_until = row.created_at, row.available_at, row.good_until
 
 

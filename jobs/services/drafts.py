@@ -1,7 +1,7 @@
 """Converts a submitted job to the content that is stored, and computes its fingerprint."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -70,6 +70,15 @@ def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:
     if not is_execution(job):
         return [tuple(tags.required_tags(job["action"], job.get("tags", [])))]
     return sorted({needs for step in steps_and_hooks(job["action"]) for needs in required_tag_sets(step)})
+
+
+def jobs_within(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a job with its `required_tags`, or the steps and hooks of an execution and of the executions in it."""
+    if is_execution(job):
+        for step in steps_and_hooks(job["action"]):
+            yield from jobs_within(step)
+    else:
+        yield {**job, "required_tags": tags.required_tags(job["action"], job.get("tags", []))}
 
 
 def required_runners(job: dict[str, Any]) -> set[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from controlplane.core.prepared import fetch_prepared_rows
 from jobs.conf import conf
-from jobs.services import drafts
+from jobs.services import drafts, holds
 from jobs.services.hints import announce_new_work
 from jobs.sql import sql
 from jobs.states import Unmatched
@@ -20,11 +20,15 @@ def needs_no_check(job: dict[str, Any]) -> bool:
 
 
 def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:
-    """Store jobs that need no check, in the caller's transaction, and return their ids in order. One round trip."""
+    """Store jobs that need no check, in the caller's transaction, and return their ids in order. One round trip.
+
+    Raises OnHold.
+    """
     packed = drafts.dump_sorted_json([{**row, "place": place} for place, row in enumerate(rows)])
     ids = store_rows(packed)
-    if len(ids) < len(rows):  # the project had no token yet
+    if len(ids) < len(rows):  # the project had no token yet, or a hold refuses the jobs
         tokens.get_project_token()
+        holds.refuse_jobs_on_hold(rows, DEFAULT_NAMESPACE)
         ids = store_rows(packed)
     announce_new_work()
     return ids

@@ -12,7 +12,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain
 from jobs.models import Execution
-from jobs.services import drafts, step_data, stored_bytes
+from jobs.services import drafts, holds, step_data, stored_bytes
 from jobs.services.execution_rows import ExecutionPlan, build_execution_rows
 from jobs.services.hints import announce_new_work, announce_work
 from jobs.services.refusals import (
@@ -38,7 +38,7 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
     `definition` is validated by the serializer; `namespace` is that of the owner by default. A call with the same key
     returns the same execution. Raises KeyTaken if the key belongs to other content, and NoRunner if no worker has the
     runner of a step, also of a child. Raises the errors of `begin_executions` too. If `require_worker` is set and a
-    step has no eligible worker, raises the problem that explains why.
+    step has no eligible worker, raises the problem that explains why. Raises OnHold if a hold refuses a step.
     """
     content = {name: value for name, value in definition.items() if name not in drafts.NOT_FINGERPRINTED}
     plan = ExecutionPlan(
@@ -52,6 +52,7 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
     runners = drafts.required_runners({"action": {"type": "execution", **content}})
     begun = begin_executions([plan], runners, is_limited=True)
     if begun:
+        holds.refuse_jobs_on_hold(drafts.jobs_within({"action": {"type": "execution", **content}}), plan.namespace)
         return begun[0], True
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
     if known is None:

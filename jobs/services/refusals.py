@@ -4,7 +4,15 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
 from controlplane.core.json_bodies import read_json
-from jobs.errors import PROBLEMS_BY_FILTER, NoFreshWorkers, NoRunner, QuotaExceeded, TooManyTagSets, TooManyWaiting
+from jobs.errors import (
+    PROBLEMS_BY_FILTER,
+    NoFreshWorkers,
+    NoRunner,
+    OnHold,
+    QuotaExceeded,
+    TooManyTagSets,
+    TooManyWaiting,
+)
 from liveness.services import detection
 
 
@@ -31,6 +39,26 @@ class SubmittedRow(CountedSets, Protocol):
     def waiting(self) -> int: ...
     @property
     def without_worker(self) -> str | None: ...
+
+
+class HeldRow(Protocol):
+    """Row of a submitted job with the hold that refuses it, as JSON."""
+
+    @property
+    def on_hold(self) -> str | None: ...
+
+
+def refuse_on_hold(rows: Iterable[HeldRow]) -> None:
+    """Raise OnHold for the first job that a hold refuses."""
+    for row in rows:
+        if row.on_hold is not None:
+            hold = read_json(row.on_hold)
+            raise build_refusal(hold["id"], hold["kind"], hold["value"], hold["note"])
+
+
+def build_refusal(hold: object, kind: str, value: str, note: str) -> OnHold:
+    reason = note or "There is no note."
+    return OnHold(f"The {kind} {value} is on hold, and new jobs are refused. {reason}", hold=str(hold), note=note)
 
 
 def refuse_without_worker(rows: Iterable[SubmittedRow]) -> None:

@@ -12,10 +12,11 @@ from jobs.errors import KeyTaken, TryAgain
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
-from jobs.services import executions, limits, stored_bytes, waiting_counts, waiting_tag_sets
+from jobs.services import executions, holds, limits, stored_bytes, waiting_counts, waiting_tag_sets
 from jobs.services.drafts import is_execution
 from jobs.services.hints import announce_new_work
 from jobs.services.refusals import (
+    refuse_on_hold,
     refuse_over_quota,
     refuse_too_many,
     refuse_too_many_tag_sets,
@@ -75,7 +76,7 @@ def submit_jobs(
     A job with a known key returns the existing job. Raises KeyTaken if the key belongs to other content, and
     TooManyWaiting, TooManyTagSets or QuotaExceeded if new jobs exceed a limit. Raises NoRunner if no worker has the
     runner of a client's new job. If a new job requires a worker and none is eligible now, raises the problem that
-    explains why; a full worker counts as eligible.
+    explains why; a full worker counts as eligible. Raises OnHold if a hold refuses a client's new job.
     """
     drafts = list(build_job_rows(jobs))
     submitter = Submitter(owner, namespace or (owner.namespace if owner else DEFAULT_NAMESPACE), jobs=len(jobs))
@@ -190,14 +191,26 @@ def store_or_refuse(wanted: Wanted) -> tuple[list[SubmittedJob], dict[str, Worke
     places = {row.place for row in stored}
     [submitter] = wanted.submitters
     by_key = find_known(submitter, [draft for draft in wanted.drafts if draft["place"] not in places])
+    refuse_on_hold(stored)
     refuse_too_many(stored, len(stored), wanted.limit)
     of_steps = {tags for job in stored if job.is_execution for tags in submitter.tag_sets}
     refuse_too_many_tag_sets(stored, wanted.tag_sets_limit, len(of_steps))
     refuse_over_quota(stored, wanted.stored_limit)
     refuse_without_worker(stored)
     refuse_without_runner(stored, [wanted.runners[row.place] for row in stored])
-    executions.begin_without_worker([row.id for row in stored if row.is_execution])
+    if with_steps := [row for row in stored if row.is_execution]:
+        begin_without_worker(wanted, with_steps)
     return stored, by_key
+
+
+def begin_without_worker(wanted: Wanted, stored: list[SubmittedJob]) -> None:
+    """Begin these jobs, which need no worker. Raises OnHold if a hold refuses a step that a client submits."""
+    [submitter] = wanted.submitters
+    if submitter.owner is not None:
+        by_place = {draft["place"]: draft for draft in wanted.drafts}
+        steps = [step for row in stored for step in drafting.jobs_within(by_place[row.place])]
+        holds.refuse_jobs_on_hold(steps, submitter.namespace)
+    executions.begin_without_worker([row.id for row in stored])
 
 
 def find_known(submitter: Submitter, drafts: list[dict[str, Any]]) -> dict[str, WorkerJob]:

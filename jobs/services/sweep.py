@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from controlplane.core.database.errors import describe
 from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
-from jobs.services import cancellation, execution_repair, limits, recovery
+from jobs.services import cancellation, execution_repair, holds, limits, recovery
 from jobs.sql import sql
 from jobs.sql.rows.sweep import StaleAttempt
 from liveness.services.action_events import ActionSubject, record_action
@@ -39,6 +39,7 @@ def run_sweep() -> dict[str, dict[str, int]]:
     done: dict[str, dict[str, int]] = {}
     failed = []
     steps: dict[str, Callable[[], dict[str, int]]] = {
+        "holds": holds.end_expired_holds,
         "recovered": recovery.recover_attempts,
         "overdue": end_overdue_attempts,
         "expired": expire_jobs,

@@ -14,9 +14,12 @@ from controlplane.core.transactions import is_transient_error, retried_atomic, r
 from jobs.errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import schedule_slots
+from jobs.selectors.holds import find_hold
 from jobs.services import guards
 from jobs.services.evaluations import begin_evaluation, evaluate_slots, is_in_flight
+from jobs.services.refusals import build_refusal
 from jobs.sql import sql
+from jobs.states import HoldOf
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
@@ -66,7 +69,7 @@ def store_trigger(trigger: Trigger, by: str, note: str) -> Trigger:
     """Store a new or changed trigger. Slots that are already due are evaluated or missed by the old definition."""
     now = sql.read_clock.fetch_only_row().now
     before = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger.pk, next_slot_at__lte=now).first()
-    if before is not None and before.enabled:
+    if before is not None and before.enabled and not find_hold(HoldOf.TRIGGER, str(trigger.pk)):
         try:
             with transaction.atomic():
                 evaluate_slots(before, now, in_flight=is_in_flight(before))
@@ -114,7 +117,7 @@ def trigger_subject(trigger: Trigger) -> ActionSubject:
 def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: str = "") -> tuple[TriggerSlot, bool]:
     """Evaluate a trigger now, independently of its schedule. Return the slot, and whether it is new.
 
-    A call with the same key returns the same slot. Raises TriggerUnknown and EvaluationInFlight.
+    A call with the same key returns the same slot. Raises TriggerUnknown, EvaluationInFlight and OnHold.
     """
     with transaction.atomic():
         existing: Any = lock_trigger(trigger)
@@ -122,6 +125,8 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: st
             return known, False
         existing.in_flight = is_in_flight(existing)
         guards.ensure_may_evaluate_trigger(existing)
+        if hold := find_hold(HoldOf.TRIGGER, str(trigger)):
+            raise build_refusal(hold.pk, hold.kind, existing.name, hold.note)
         now = sql.read_clock.fetch_only_row().now
         slot = begin_evaluation(existing, now, now, by=by, key=key)
         record_action("evaluate_trigger", by, note, trigger_subject(existing))

@@ -1,13 +1,22 @@
 -- step: queues -> queues
 -- Count the jobs of each queue: of each namespace and set of required tags. `waiting` jobs may start now, `parked` ones wait
--- for something other than a worker, `scheduled` ones start later, and `running` ones are held by a worker. Jobs with the empty tag are left out, because the control plane starts
--- those itself. `tag` (null: any) is one of the tags of the queue.
+-- for something other than a worker (a limit or a hold), `scheduled` ones start later, and `running` ones are held by a
+-- worker. Jobs with the empty tag are left out, because the control plane starts those itself. `tag` (null: any) is one of
+-- the tags of the queue. `on_hold` is the number of parked jobs that wait for a hold.
 queues as (
-    select counted.namespace, counted.required_tags, sum(counted.waiting)::bigint as waiting, sum(counted.parked)::bigint as parked,
+    select q.namespace, q.required_tags, case when q.is_held then 0 else q.waiting end as waiting,
+           q.limited + q.on_hold + case when q.is_held then q.waiting else 0 end as parked,
+           q.on_hold + case when q.is_held then q.waiting else 0 end as on_hold, q.scheduled, q.running, q.oldest_at
+      from (
+    select counted.namespace, counted.required_tags, {{is_held_set(counted)}} as is_held,
+           sum(counted.waiting)::bigint as waiting, sum(counted.limited)::bigint as limited, sum(counted.on_hold)::bigint as on_hold,
            sum(counted.scheduled)::bigint as scheduled, sum(counted.running)::bigint as running, min(counted.oldest_at) as oldest_at
       from (select j.namespace, j.required_tags,
-                   count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())) as waiting,
-                   count(*) filter (where j.parked_by is not null) as parked,
+                   count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())
+                                      and not {{is_held_by_itself(j)}}) as waiting,
+                   count(*) filter (where j.parked_by is not null) as limited,
+                   count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())
+                                      and {{is_held_by_itself(j)}}) as on_hold,
                    count(*) filter (where j.parked_by is null and j.available_at > (select clock_timestamp())) as scheduled, 0 as running,
                    min(j.available_at) filter (where j.available_at <= (select clock_timestamp())) as oldest_at
               from jobs_workerjob j
@@ -15,12 +24,12 @@ queues as (
                and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
              group by j.namespace, j.required_tags
              union all
-            select j.namespace, j.required_tags, 0, 0, 0, count(*), null
+            select j.namespace, j.required_tags, 0, 0, 0, 0, count(*), null
               from jobs_workerjob j
              where j.state in {{LIVE}} and j.required_tags <> array[''] and {{is_in_namespaces(j)}}
                and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
              group by j.namespace, j.required_tags) counted
-     group by counted.namespace, counted.required_tags
+     group by counted.namespace, counted.required_tags) q
 )
 
 -- statement: list_queues
@@ -44,15 +53,15 @@ select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.scheduled, q
 -- statement: list_largest_queues
 -- List the `limit` queues with most jobs, largest first, and one row `other` for all the rest together.
 -- takes: namespaces text[], tag text, limit bigint
--- returns: namespace text, tags text, waiting bigint, parked bigint, running bigint
+-- returns: namespace text, tags text, waiting bigint, parked bigint, on_hold bigint, running bigint
 -- row: LargestQueue
 with {{queues}},
 ranked as (
     select queues.*, row_number() over (order by waiting + parked + running desc, namespace, required_tags) <= %(limit)s as is_named
       from queues
 )
-select namespace, array_to_string(required_tags, ',') as tags, waiting, parked, running
+select namespace, array_to_string(required_tags, ',') as tags, waiting, parked, on_hold, running
   from ranked where is_named
  union all
-select 'other', 'other', sum(waiting)::bigint, sum(parked)::bigint, sum(running)::bigint
+select 'other', 'other', sum(waiting)::bigint, sum(parked)::bigint, sum(on_hold)::bigint, sum(running)::bigint
   from ranked where not is_named having count(*) > 0

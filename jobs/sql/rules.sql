@@ -229,6 +229,7 @@ end)
  and (j.good_until is null or j.good_until > (select clock_timestamp()))
  and not {{waits_for_previous_attempt(j)}}
  and not {{stopped_by_execution(j)}}
+ and not {{is_held_by_itself(j)}}
  and not (select {{claims_are_held}}))
 
 -- rule: claims_are_held
@@ -248,6 +249,71 @@ end)
 -- true if execution e is cancelled because of its own timeout. Then its hooks run, as they do after a failure
 (e.state = 'CANCELLING' and e.error ->> 'code' = 'EXECUTION_TIMEOUT')
 
+-- rule: is_in_force(h)
+-- true if hold h has not ended
+(h.ended_at is null and (h.ends_at is null or h.ends_at > (select clock_timestamp())))
+
+-- rule: covers_set(h, q)
+-- true if hold h is about all jobs of a namespace and set of required tags q
+((h.namespace is null or h.namespace = q.namespace) and case h.kind
+    when 'namespace' then h.value = q.namespace
+    when 'tag' then h.value = any(q.required_tags)
+    when 'queue' then 'queue:' || h.value = any(q.required_tags)
+    else false end)
+
+-- rule: covers_content(h, j)
+-- true if hold h is about the action of job j (its type or what it runs) or a limit key of it
+((h.namespace is null or h.namespace = j.namespace) and case h.kind
+    when 'action' then coalesce(h.value in (
+        j.action ->> 'type', j.action ->> 'path', j.action ->> 'name', j.action ->> 'task', j.action ->> 'image',
+        case when j.action ->> 'name' = 'django-task' then j.name end), false)
+    when 'limit' then coalesce(jsonb_exists(j.limits, h.value), false)
+    else false end)
+
+-- rule: covers_execution(h, e)
+-- true if hold h is about execution e or one above it. The column of its id is execution_id
+(h.kind = 'execution' and (h.namespace is null or h.namespace = e.namespace) and h.value in (
+    with recursive above (id, parent_step_id) as (
+        select x.id, x.parent_step_id from jobs_execution x where x.id = e.execution_id
+         union all
+        select x.id, x.parent_step_id
+          from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution x on x.id = p.execution_id)
+    select id::text from above))
+
+-- rule: is_held_set(q)
+-- true if a hold covers all jobs of a namespace and set of required tags q
+exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_set(hold, q)}})
+
+-- rule: single_jobs_are_held
+-- true if there is a hold of an action, a limit key or an execution, so that jobs must be checked one by one
+exists (select from jobs_hold hold where hold.kind in ('action', 'limit', 'execution') and {{is_in_force(hold)}})
+
+-- rule: is_held_by_itself(j)
+-- true if a hold covers job j because of its action, its limits or its execution
+((select {{single_jobs_are_held}}) and exists (
+    select from jobs_hold hold
+     where {{is_in_force(hold)}} and ({{covers_content(hold, j)}} or {{covers_execution(hold, j)}})))
+
+-- rule: hold_of(j)
+-- the id of the oldest hold that covers job j (null: none)
+(select hold.id from jobs_hold hold
+  where {{is_in_force(hold)}} and ({{covers_set(hold, j)}} or {{covers_content(hold, j)}} or {{covers_execution(hold, j)}})
+  order by hold.id limit 1)
+
+-- rule: hold_of_new(j)
+-- the id of the oldest hold that covers job j, which is no step (null: none)
+(select hold.id from jobs_hold hold
+  where {{is_in_force(hold)}} and ({{covers_set(hold, j)}} or {{covers_content(hold, j)}}) order by hold.id limit 1)
+
+-- rule: is_held_by_content(j)
+-- true if a hold covers job j because of its action or its limits
+exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_content(hold, j)}})
+
+-- rule: hold_ended_observed(j)
+-- the observed time at which the last hold of job j ended (null: none has). The time before it does not count as waiting
+(select max(hold.ended_observed) from jobs_hold hold
+  where hold.ended_at is not null and ({{covers_set(hold, j)}} or {{covers_content(hold, j)}}))
+
 -- rule: waits_for_worker(j)
 -- true if unmatched job j waits for a worker without a limit. Either it was submitted that way, or a worker that had it
 -- is gone and others may come. A scalar subquery uses the index and never hashes the whole table
@@ -258,9 +324,9 @@ end)
      limit 1), false))
 
 -- rule: unmatched_since(j)
--- the observed time since which pending job j can find a worker: when it began to wait, or when the last maintenance
--- ended. During maintenance workers are absent
-greatest(j.pending_observed, (select maintenance_ended_observed from liveness_instance))
+-- the observed time since which pending job j can find a worker: when it began to wait, or when the last maintenance or
+-- its last hold ended. During maintenance workers are absent
+greatest(j.pending_observed, (select maintenance_ended_observed from liveness_instance), {{hold_ended_observed(j)}})
 
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,

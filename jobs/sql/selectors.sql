@@ -164,7 +164,7 @@ select id from flagged where flag = %(flag)s order by id desc limit %(limit)s
 -- Read every alive server of the namespace of a waiting job: its load, or the first filter that rules it out
 -- (`obstacle_to_job`). Without servers, or if the job does not wait, there is one row without a server.
 -- takes: job uuid, owner uuid, staleness_multiplier float8
--- returns: state text, parked_by jsonb|null, waits_until timestamptz|null, stops_on jsonb|null, server uuid|null, name text|null,
+-- returns: state text, parked_by jsonb|null, waits_until timestamptz|null, stops_on jsonb|null, hold jsonb|null, server uuid|null, name text|null,
 --   filter text|null, detail text|null, load float8|null
 -- row: PlacementRow
 with waiting_job as materialized (
@@ -172,7 +172,9 @@ with waiting_job as materialized (
            case when j.available_at > clock_timestamp() then j.available_at end as waits_until,
            (select jsonb_build_object('id', s.id, 'name', s.name)
               from jobs_takenattempt t join liveness_server s on s.id = t.server_id
-             where t.job_id = j.id and t.had_begun limit 1) as stops_on
+             where t.job_id = j.id and t.had_begun limit 1) as stops_on,
+           (select jsonb_build_object('id', h.id, 'kind', h.kind, 'value', h.value, 'note', h.note, 'ends_at', h.ends_at)
+              from jobs_hold h where h.id = {{hold_of(j)}}) as hold
       from jobs_workerjob j
      where j.id = %(job)s and {{visible_to_caller(j)}}
 ),
@@ -182,7 +184,7 @@ alive_servers as (
       from liveness_server s cross join waiting_job
      where s.state in {{ALIVE}} and s.namespace = waiting_job.namespace and waiting_job.state = 'PENDING'
 )
-select waiting_job.state, waiting_job.parked_by, waiting_job.waits_until, waiting_job.stops_on, s.id as server, s.name, s.filter,
+select waiting_job.state, waiting_job.parked_by, waiting_job.waits_until, waiting_job.stops_on, waiting_job.hold, s.id as server, s.name, s.filter,
        case s.filter
            when 'type' then format('it is of type %%s, not WORKER', s.type)
            when 'state' then format('it is %%s, not RUNNING', s.state)

@@ -15,6 +15,7 @@ from jobs.sql.rows import (
     heartbeats,
     hints,
     history,
+    holds,
     interventions,
     limits,
     liveness_check,
@@ -107,6 +108,12 @@ class JobsStatements(Statements):
     delete_old_history: Statement[history.DeletedHistory]
     read_history: Statement[history.HistoryPoint]
     read_history_by_key: Statement[history.HistoryOfKey]
+    find_refusing_hold: Statement[holds.RefusingHold]
+    count_parked_jobs: Statement[holds.ParkedJobs]
+    find_holds_of_jobs: Statement[holds.HeldJob]
+    list_holds_to_end: Statement[IdRow]
+    end_hold: Statement[IdRow]
+    delete_ended_holds: Statement[IdRow]
     lock_root_of_job: Statement[IdRow]
     lock_job: Statement[interventions.LockedJob]
     cancel_job: Statement[IdRow]

@@ -180,8 +180,8 @@ tag_sets (namespace, required_tags) as (
 
 -- step: pending_tag_sets_of(offers, known) -> tag_sets
 -- List the sets of required tags of pending jobs that the workers of `offers` have (namespace, tags). The walk jumps over
--- all sets with a tag that its worker lacks (`next_tag_set`). So other sets cost nothing, however many wait. It takes the
--- sets of `known` (tags) for sets of pending jobs and looks only between them, so it reads no dead index entries of them.
+-- all sets with a tag that its worker lacks (`next_tag_set`). So other sets cost nothing, however many wait. Sets on hold
+-- are left out. It takes the sets of `known` (tags) for sets of pending jobs and looks only between them, so it reads no dead index entries of them.
 walk (namespace, tags, required_tags) as (
     select offers.namespace, offers.tags, null::text[] from offers
      union all
@@ -206,16 +206,19 @@ walk (namespace, tags, required_tags) as (
      where next_set.required_tags is not null
 ),
 tag_sets as (
-    select distinct walk.namespace, walk.required_tags from walk where walk.required_tags <@ walk.tags
+    select distinct walk.namespace, walk.required_tags
+      from walk
+     where walk.required_tags <@ walk.tags and not {{is_held_set(walk)}}
 )
 
 -- step: tag_sets_without_worker(tag_sets) -> tag_sets_without_worker
 -- List the sets of tags that no alive worker of the namespace has. A worker that is silent, cordoned, draining or full
--- counts as alive, because it may take work again. In a cluster in maintenance, workers that have ended count too.
+-- counts as alive, because it may take work again. In a cluster in maintenance, workers that have ended count too. Sets on
+-- hold are left out, because their jobs wait for another reason.
 tag_sets_without_worker as materialized (
     select tag_sets.namespace, tag_sets.required_tags from tag_sets
      -- The control plane starts jobs with the empty tag itself.
-     where tag_sets.required_tags <> array['']
+     where tag_sets.required_tags <> array[''] and not {{is_held_set(tag_sets)}}
        and not exists (
            select from liveness_server s
             where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, tag_sets)}})
@@ -261,7 +264,7 @@ unmatched_jobs as (
      cross join lateral (
            select j.* from jobs_workerjob j
             where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets_without_worker.namespace
-              and j.required_tags = tag_sets_without_worker.required_tags
+              and j.required_tags = tag_sets_without_worker.required_tags and not {{is_held_by_content(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             -- This order makes PostgreSQL use the index job_to_claim, also with poor statistics.
             order by j.priority desc, j.available_at, j.id
@@ -270,6 +273,7 @@ unmatched_jobs as (
     select j.*
       from jobs_workerjob j
      where j.state = 'PENDING' and j.parked_by is null and j.refused_by <> '{}'
+       and not {{is_held_set(j)}} and not {{is_held_by_content(j)}}
        and (j.namespace, j.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
        and not exists (

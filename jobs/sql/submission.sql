@@ -14,7 +14,7 @@ select set_config('lock_timeout', case when session.lock_wait between interval '
 -- Store the jobs of one or several submitters, in the order of their keys, so that two clients with the same keys cannot
 -- deadlock. A job names its submitter by its place in `owners` and `namespaces` (missing: the first). A job whose key is
 -- known is left out; the caller looks up the job that has it. `missing_worker` is why a job that requires a worker finds
--- none, and `without_worker` are the `runners` that no worker has: the caller then rolls back. The row shows the job as
+-- none, `without_worker` are the `runners` that no worker has, and `on_hold` is the hold that refuses it: the caller then rolls back. The row shows the job as
 -- it was stored, without fields of more than `largest` bytes of JSON (null: with all), which `left_out` names. With
 -- `only_if_clear` a job is left out if there is an obstacle to it, so a single job needs no transaction around the
 -- statement. An invalid token of its owner is an obstacle then, too.
@@ -22,7 +22,7 @@ select set_config('lock_timeout', case when session.lock_wait between interval '
 --   unmatched_after float8, waiting_limit int, tag_sets_limit int, largest int, only_if_clear bool
 -- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, tag_sets bigint, stored bigint, action jsonb,
 --   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]|null,
---   without_worker jsonb|null
+--   without_worker jsonb|null, on_hold jsonb|null, hold uuid|null
 -- row: SubmittedJob
 -- counted: stored_limit bigint
 with submitted as materialized (
@@ -32,6 +32,7 @@ with submitted as materialized (
 ),
 {{tags_without_worker}},
 {{runners_without_worker}},
+{{refusing_holds}},
 submitters as materialized (
     select s.number as submitter, s.owner, {{waiting_of_owner(s)}} as waiting, {{waiting_tag_sets(s)}} as tag_sets,
            (select count(*) from submitted where coalesce(submitted.submitter, 1) = s.number) as jobs,
@@ -48,6 +49,7 @@ new_jobs as (
       from submitted
      where not %(only_if_clear)s
         or not exists (select from tags_without_worker)
+           and not exists (select from refusing_holds r where r.place = submitted.place)
            and not exists (select from runners_without_worker r
                             where r.namespace = submitted.namespace and r.required_tags <@ submitted.required_tags)
            and exists (select from submitters s
@@ -78,7 +80,9 @@ select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submi
        new_jobs.created_at, new_jobs.available_at, new_jobs.good_until,
        nullif(array_remove(array[case when too_large.action then 'action' end,
                                  case when too_large.payload then 'payload' end], null), '{}') as left_out,
-       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
+       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker,
+       (select to_jsonb(r) from refusing_holds r where r.place = submitted.place) as on_hold,
+       {{hold_of_new(submitted)}} as hold
   from new_jobs join submitted using (id) join submitters on submitters.submitter = coalesce(submitted.submitter, 1)
  cross join lateral (
        select coalesce(octet_length(new_jobs.action::text) > %(largest)s, false) as action,

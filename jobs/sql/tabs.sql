@@ -37,6 +37,9 @@ select 'maintenances', (select count(*) from liveness_instance where maintenance
                        + (select count(*) from liveness_clustermaintenance), false
  union all
 select 'brakes', count(*), false from liveness_brake where released_by is null
+ union all
+select 'holds', count(*), false
+  from jobs_hold h where {{is_in_force(h)}} and (h.namespace is null or {{is_in_namespaces(h)}})
 
 -- statement: read_namespaces_of
 -- Return the namespaces of the objects that an address names, at most one of each sort (null: none).

@@ -14,6 +14,10 @@ from liveness.states import Mover
 
 log = structlog.get_logger()
 
+NAMED_WITH_TYPE = (
+    states.Subject.JOB, states.Subject.EXECUTION, states.Subject.TRIGGER, states.Subject.HOLD, states.Subject.TOKEN,
+)  # fmt: skip
+"""Types that are part of the name for people."""
 OPERATOR = f"{Mover.OPERATOR}:"
 
 
@@ -27,7 +31,7 @@ class ActionSubject:
 
     def __str__(self) -> str:
         """Return the name for people. It is empty for the whole control plane."""
-        if self.type in (states.Subject.JOB, states.Subject.EXECUTION, states.Subject.TRIGGER, states.Subject.TOKEN):
+        if self.type in NAMED_WITH_TYPE:
             return f"{self.type} {self.name or self.id}"
         return self.name
 

@@ -20,7 +20,7 @@ from liveness.states import Subject
 IS_TRANSITION = Q(action="")
 SUBJECTS_OF_VIEWS = {
     "server": {Subject.SERVER, Subject.TOKEN, Subject.BRAKE, Subject.INSTANCE},
-    "job": {Subject.JOB, Subject.ATTEMPTS},
+    "job": {Subject.JOB, Subject.ATTEMPTS, Subject.HOLD},
     "execution": {Subject.EXECUTION},
     "trigger": {Subject.TRIGGER},
 }

@@ -13,6 +13,7 @@ from controlplane.console.formatting import format_moment, seconds_until, time_s
 from controlplane.console.page import HOME, render_page, require_reader, show_not_found, within_reach
 from controlplane.console.presenters.action_events import present_action_events
 from controlplane.console.presenters.contents import count_left_out, format_json
+from controlplane.console.presenters.holds import present_holds
 from controlplane.console.presenters.jobs import short_id
 from controlplane.console.presenters.steps import present_steps
 from controlplane.console.selectors.filters.executions import ExecutionListFilter
@@ -22,7 +23,7 @@ from jobs import states
 from jobs.errors import ExecutionUnknown
 from jobs.selectors.executions import CountedExecution, execution_summary, executions_page, visible_executions
 from jobs.sql import sql
-from jobs.states import ExecutionState, JobState
+from jobs.states import ExecutionState, HoldOf, JobState
 
 STATES_IN_ORDER = [
     *(state for state in JobState if state in states.TERMINAL),
@@ -74,6 +75,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         **present_execution(row),
         **present_steps(row, sql.list_step_times.fetch_rows(execution=execution), StepLook.from_address(request.GET)),
         "error": row.error,
+        "holds": [] if row.finished_at else present_holds(HoldOf.EXECUTION, execution, row.now),
         "held_back": row.held_back,
         "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
         "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],

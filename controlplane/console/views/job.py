@@ -184,7 +184,8 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         return None
     job.flags = candidates["flags"]
     ruled_out = [row for row in candidates["ruled_out"] if row["filter"] != "type"]
-    begins = candidates["waiting_for"] and candidates["waiting_for"]["until"]
+    waiting_for, hold = candidates["waiting_for"] or {}, candidates["hold"]
+    begins = waiting_for.get("until") if hold is None else None
     return {
         "eligible": candidates["eligible"][:PLACES_SHOWN],
         "ruled_out": ruled_out[:PLACES_SHOWN],
@@ -192,8 +193,10 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
         "of_other_type": len(candidates["ruled_out"]) - len(ruled_out),
         "until": begins and time_until(begins, job.now),
-        "stops_on": candidates["waiting_for"] and candidates["waiting_for"].get("server"),
-        "limited": candidates["waiting_for"] and candidates["waiting_for"].get("limit"),
+        "stops_on": waiting_for.get("server"),
+        "limited": waiting_for.get("limit"),
+        "hold": hold,
+        "hold_ends": hold and waiting_for["until"] and time_until(waiting_for["until"], job.now),
         "full": candidates["full"],
         "ahead": candidates["ahead"],
         "has_more_ahead": candidates["ahead"] == AHEAD_COUNTED,

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from controlplane.console.actions.holds import PERMISSION
 from controlplane.console.formatting import format_tags, time_since
 from controlplane.console.page import HOME, reached_namespaces, render_page, require_reader
 from controlplane.console.selectors.filters.queues import QueueListFilter
@@ -19,6 +20,8 @@ from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
 
 QUEUES_A_PAGE = 100
+TAGS_OF_ACTIONS = {"script", "python", "docker", "kubernetes", "celery"}
+"""Tags that many jobs have because of their action."""
 
 
 @require_reader("job")
@@ -38,6 +41,7 @@ def show_queues(request: HttpRequest) -> HttpResponse:
         "trail": [HOME],
         "filter": chosen,
         "queues": [present_queue(row, now) for row in rows[:QUEUES_A_PAGE]],
+        "may": request.user.has_perm(PERMISSION),
         "before": before,
         "is_sorted": True,
         "older": link_to_older(chosen, write_place(rows[QUEUES_A_PAGE - 1])) if len(rows) > QUEUES_A_PAGE else None,
@@ -55,8 +59,17 @@ def present_queue(row: Queue, now: datetime) -> dict[str, Any]:
         "oldest": row.oldest_at and time_since(row.oldest_at, now),
         "waiting": link_to_jobs(**jobs, state=JobState.PENDING.value),
         "all": link_to_jobs(**jobs),
+        "hold": link_to_hold(row),
         "lacks_workers": not row.workers and row.waiting,
     }
+
+
+def link_to_hold(row: Queue) -> str:
+    """Return a link to the form that holds the queue by its Celery queue, or by its most particular tag."""
+    queue = next((tag.removeprefix("queue:") for tag in row.tags if tag.startswith("queue:")), "")
+    own = next((tag for tag in row.tags if tag not in TAGS_OF_ACTIONS), row.tags[0])
+    of = {"kind": "queue", "value": queue} if queue else {"kind": "tag", "value": own}
+    return f"{reverse('instance:hold_add')}?{urlencode(of)}"
 
 
 def link_to_jobs(**query: str) -> str:

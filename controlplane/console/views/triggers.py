@@ -36,6 +36,7 @@ from controlplane.console.page import (
     within_reach,
 )
 from controlplane.console.presenters.action_events import present_action_events
+from controlplane.console.presenters.holds import present_holds
 from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
 from controlplane.console.selectors.filters.executions import SlotFilter, TriggerListFilter
 from controlplane.console.views.activity import parse_moment
@@ -47,7 +48,7 @@ from jobs.models import Trigger
 from jobs.schedules import find_zone, upcoming_slots
 from jobs.selectors.triggers import slots_page, trigger_details, triggers_with_slots
 from jobs.services import triggers
-from jobs.states import Missed
+from jobs.states import HoldOf, Missed
 from liveness.errors import ChangedSinceSeen
 from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
@@ -110,6 +111,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "it": row,
         "schedule": describe_schedule(row),
         "problems": list_problems(row),
+        "holds": present_holds(HoldOf.TRIGGER, trigger, row.now),
         "due": row.next_slot_at and describe_due_time(row.next_slot_at, row.now),
         "upcoming": present_upcoming(row, row.now),
         "what": describe_action(row.action),

@@ -20,4 +20,5 @@ class LargestQueue(NamedTuple):
     tags: str
     waiting: int
     parked: int
+    on_hold: int
     running: int

@@ -50,6 +50,7 @@ class PlacementRow(NamedTuple):
     parked_by: str | None
     waits_until: datetime | None
     stops_on: str | None
+    hold: str | None
     server: UUID | None
     name: str | None
     filter: str | None

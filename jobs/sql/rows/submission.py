@@ -24,3 +24,5 @@ class SubmittedJob(NamedTuple):
     good_until: datetime | None
     left_out: list[str] | None
     without_worker: str | None
+    on_hold: str | None
+    hold: UUID | None

@@ -98,6 +98,7 @@ class Things:
         self.execution = operator.post("/executions", body).json()["id"]
         body = {"name": "n", "interval_seconds": 60, "action": SCRIPT, "execution": body}
         self.trigger = operator.post("/triggers", body).json()["id"]
+        self.hold = operator.post("/holds", {"of": {"tag": "none"}}).json()["id"]
         operator.post(f"/servers/{self.other.id}/cordon", {"note": "n"})
         self.bearers = {role: submit.client.token if role == Role.CLIENT else api(role).token for role in Role}
         self.bearers |= {"itself": self.own.token, "another server": self.other.token}
@@ -135,6 +136,7 @@ class Things:
             "<uuid:server>": self.own.id, "<uuid:job>": self.job, "<uuid:execution>": self.execution,
             "<uuid:trigger>": self.trigger, "<uuid:batch>": self.job, "<str:step>": "a",
             "<slug:name>": "fail-stale-running", "<path:pattern>": "customer:*", "<str:signal>": "go",
+            "<uuid:hold>": self.hold,
             "<path:object_id>": str(row.pk if row else self.job), "<id>": str(row and row.pk),
             "<path:content_type_id>": str(ContentType.objects.get_for_model(WorkerJob).pk),
             "^api/": "api/v2/jobs", "^(?P<app_label>liveness|jobs|auth)/$": "jobs/", "(?P<url>.*)$": "nothing/is/here",

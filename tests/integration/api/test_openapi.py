@@ -67,7 +67,7 @@ def calls_of(client):
 def test_each_call_has_a_group_a_summary_and_the_role_that_it_needs(client, db):
     calls = calls_of(client)
     assert {call["tags"][0] for call in calls.values()} == {
-        "Jobs", "Executions", "Triggers", "Bulk actions", "Queues",
+        "Jobs", "Executions", "Triggers", "Bulk actions", "Holds", "Queues",
         "Servers", "Workers and other servers", "Recovery", "Instance",
     }  # fmt: skip
     for name, call in calls.items():

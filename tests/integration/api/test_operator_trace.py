@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from jobs.models import Execution, Trigger
+from jobs.models import Execution, Hold, Trigger
 from jobs.services.operator_actions import OPERATIONS
 from liveness.models import ApiToken, Brake, ServerEvent
 from tests.integration.api.test_access import LINES
@@ -69,6 +69,8 @@ DOORS = {
     "evaluate_trigger": {
         "POST triggers/<uuid:trigger>/evaluate", f"{TRIGGERS} evaluate_now", f"{TRIGGER_PAGES}evaluate/",
     },
+    "create_hold": {"POST holds", f"{INSTANCE}holds/add/"},
+    "release_hold": {"DELETE holds/<uuid:hold>", f"{INSTANCE}holds/<uuid:hold>/release/"},
     "requeue_stale_claimed": {
         "POST recovery/requeue-stale-claimed", "manage.py requeue_stale_claimed",
         f"{INSTANCE}recovery/requeue-stale-claimed/",
@@ -206,6 +208,12 @@ class World:
     def for_trigger(self, action):
         return SimpleNamespace(type="trigger", id=self.operator.post("/triggers", TRIGGER).json()["id"])
 
+    def for_create_hold(self, action):
+        return SimpleNamespace(type="hold", id=None)
+
+    def for_release_hold(self, action):
+        return SimpleNamespace(type="hold", id=self.operator.post("/holds", {"of": {"tag": "gpu"}}).json()["id"])
+
     def for_stale_claimed(self, action):
         self.submit()
         self.worker().hold(running=action != "requeue_stale_claimed")
@@ -247,8 +255,7 @@ class World:
             body |= {"changes": {"priority": 7}} if operation == "change_job" else {}
         if address.startswith("recovery"):
             body["older_than_seconds"] = 10
-        if address == "triggers":
-            body |= TRIGGER
+        body |= {"triggers": TRIGGER, "holds": {"of": {"tag": "gpu"}}}.get(address, {})
         if method == "PATCH":
             body["priority"] = 7
         if address.endswith("/answer"):
@@ -269,6 +276,8 @@ class World:
         elif address.startswith(TRIGGERS):
             form = {"post": "yes", "note": NOTE} if address.endswith("delete/") else {**TRIGGER_FORM, "note": NOTE}
             assert 'name="note"' in self.browser.get(path).content.decode()
+        elif address == f"{INSTANCE}holds/add/":
+            form = {**fields_of(self.browser.get(path).content.decode()), "value": "gpu", "note": NOTE}
         elif address.endswith(("/add/", "/edit/")):
             form = {**fields_of(self.browser.get(path).content.decode()), "note": NOTE}
             form |= {"name": "daily", "cron": "0 2 * * *", "execution": TRIGGER_FORM["execution"]}
@@ -287,7 +296,8 @@ class World:
         """Return the id of the row that the action made."""
         if thing.id is not None:
             return thing.id
-        return str((Trigger.objects.get() if thing.type == "trigger" else ApiToken.objects.get(name="mine")).pk)
+        made = {"trigger": Trigger.objects, "hold": Hold.objects, "token": ApiToken.objects.filter(name="mine")}
+        return str(made[thing.type].get().pk)
 
 
 @pytest.fixture

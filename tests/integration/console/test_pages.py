@@ -313,7 +313,7 @@ def test_no_page_costs_more_than_eight_queries(reader, client, story, worker, su
         f"jobs/?state=FAILED&tag=gpu&server={lost}&q=x", f"jobs/{job}/", f"jobs/{back['id']}/", "activity/",
         "activity/?kind=attempt&server=x&who=y", "quarantine/", "quarantine/?q=x", "recovery/", "jobs/errors/",
         "jobs/errors/?tag=gpu&q=x", f"jobs/{job}/log/?q=x", "executions/?state=FAILED&q=x", "triggers/?q=x", "trends/",
-        "queues/?tag=x",
+        "queues/?tag=x", "holds/",
         "trends/?cluster=default", "?cluster=default", "batches/", "alerts/?rule=brake", "maintenance/",
         "brake/?cluster=x",
     ):  # fmt: skip

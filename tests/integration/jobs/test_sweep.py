@@ -14,7 +14,9 @@ from liveness.services import detection
 
 CLAIMED_STALE, RUNNING_STALE, UNMATCHED, CANCEL = 120, 300, 30, 60
 
-NOTHING = {step: {} for step in ("recovered", "overdue", "expired", "unmatched", "timed_out", "repaired", "limits")}
+NOTHING = {
+    step: {} for step in ("holds", "recovered", "overdue", "expired", "unmatched", "timed_out", "repaired", "limits")
+}
 
 
 @pytest.fixture
@@ -264,6 +266,7 @@ def test_a_job_that_waits_again_after_a_loss_has_the_whole_time_for_a_match(work
     one.hold()
     one.beat(state="ERROR")
     assert sweep.run_sweep() == {
+        "holds": {},
         "recovered": {"RESUBMITTED": 1},
         "overdue": {},
         "expired": {},
@@ -282,6 +285,7 @@ def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, subm
     one.hold(), one.hold(running=False)
     clock.step(24 * 3600)
     assert sweep.run_sweep() == {
+        "holds": {},
         "recovered": {},
         "overdue": {},
         "expired": {},

@@ -168,10 +168,10 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
     assert {k: v for k, v in after.items() if "total" in k[0]} == {k: v for k, v in before.items() if "total" in k[0]}
 
 
-def test_a_scrape_is_seven_queries_and_names_no_id(read, story, worker):
+def test_a_scrape_is_eight_queries_and_names_no_id(read, story, worker):
     with CapturedQueries(connection) as queries:
         metrics = read()
-    assert len(queries) == 7
+    assert len(queries) == 8
     assert not [label for sample in metrics for label in sample if re.search("[0-9a-f]{8}-", label)]
 
 

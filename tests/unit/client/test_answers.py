@@ -11,6 +11,7 @@ from jobs import states
 from jobs.api.logs import LogItem
 from jobs.api.queues import QueueAnswer
 from jobs.api.serializers import batches, executions, jobs, triggers
+from jobs.api.serializers.holds import HoldAnswer
 from liveness.api.serializers.servers import ServerDetail
 from tests.support.standin import ROOT
 
@@ -29,6 +30,7 @@ from tests.support.standin import ROOT
         (answers.Server, ServerDetail),
         (answers.Trigger, triggers.TriggerAnswer),
         (answers.Queue, QueueAnswer),
+        (answers.Hold, HoldAnswer),
         (answers.Batch, batches.BatchSummary),
         (answers.BatchDetails, batches.BatchAnswer),
         (answers.BatchItem, batches.ItemAnswer),

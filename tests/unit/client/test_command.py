@@ -500,3 +500,25 @@ def test_queues_are_listed_with_their_jobs_and_workers(plane, run):
     plane.answers["GET", "/queues"] = [listed(queue)]
     code, out, _ = run("queues", "--tag", "gpu")
     assert code == 0 and "gpu script" in out
+
+
+HOLD = {
+    "id": ID, "of": {"tag": "gpu"}, "namespace": None, "mode": "refuse", "note": "n", "by": "operator:o", "parked": 3,
+    "created_at": "2030-01-01T00:00:00Z", "ends_at": None,
+}  # fmt: skip
+
+
+def test_work_is_held_listed_and_released(plane, run):
+    plane.answers["POST", "/holds"] = [Say(201, HOLD)]
+    plane.answers["GET", "/holds"] = [listed(HOLD)]
+    plane.answers["DELETE", f"/holds/{ID}"] = [Say(204, None)]
+    code, out, _ = run("hold", "--tag", "gpu", "--refuse", "--for", "1h", "--note", "n")
+    assert code == 0 and "tag gpu" in out
+    assert "tag gpu" in run("holds")[1]
+    assert run("release-hold", ID)[:2] == (0, f"released: {ID}\n")
+
+
+@pytest.mark.parametrize("words", [(), ("--tag", "a", "--queue", "b")])
+def test_a_hold_names_exactly_one_kind_of_work(words, run):
+    code, _, err = run("hold", *words)
+    assert code == 2 and "Give exactly one of --action, --tag" in err
