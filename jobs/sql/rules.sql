@@ -309,10 +309,9 @@ exists (select from jobs_hold hold where hold.kind in ('action', 'limit', 'execu
 -- true if a hold covers job j because of its action or its limits
 exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_content(hold, j)}})
 
--- rule: hold_ended_observed(j)
--- the observed time at which the last hold of job j ended (null: none has). The time before it does not count as waiting
-(select max(hold.ended_observed) from jobs_hold hold
-  where hold.ended_at is not null and ({{covers_set(hold, j)}} or {{covers_content(hold, j)}}))
+-- rule: hold_ended_observed
+-- the observed time at which the last hold ended (null: none has). The time before it does not count as waiting
+(select max(hold.ended_observed) from jobs_hold hold)
 
 -- rule: waits_for_worker(j)
 -- true if unmatched job j waits for a worker without a limit. Either it was submitted that way, or a worker that had it
@@ -325,8 +324,8 @@ exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_cont
 
 -- rule: unmatched_since(j)
 -- the observed time since which pending job j can find a worker: when it began to wait, or when the last maintenance or
--- its last hold ended. During maintenance workers are absent
-greatest(j.pending_observed, (select maintenance_ended_observed from liveness_instance), {{hold_ended_observed(j)}})
+-- the last hold ended. During maintenance workers are absent
+greatest(j.pending_observed, (select maintenance_ended_observed from liveness_instance), {{hold_ended_observed}})
 
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
