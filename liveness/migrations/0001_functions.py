@@ -1,9 +1,9 @@
-"""Two functions that the tables' defaults call."""
+"""Functions that defaults of columns and statements call. They are plpgsql where they read a table of a later migration."""
 
 from django.db import migrations
 
 UUID7 = """
--- UUIDs that sort by age (RFC 9562, version 7): PostgreSQL has had them since 18 only.
+-- Return a UUID that sorts by age (RFC 9562, version 7). PostgreSQL has such a function only since version 18.
 CREATE FUNCTION uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
     SELECT encode(
         set_bit(set_bit(
@@ -15,8 +15,7 @@ CREATE FUNCTION uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
 $$;
 """
 OBSERVED_NOW = """
--- Observed time at this moment, for stamping what happens; what is judged is judged by the reading alone.
--- In plpgsql, because the table does not exist yet.
+-- Return the observed time now. It stamps what happens; what is judged is judged by the reading alone.
 CREATE FUNCTION observed_now() RETURNS float8 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN (SELECT reading + least(greatest(extract(epoch FROM clock_timestamp() - advanced_at), 0), credit)
@@ -24,10 +23,21 @@ BEGIN
 END
 $$;
 """
+TOKEN_IS_GOOD = """
+-- Return whether an API token may be used. A statement that calls it takes no lock on the tokens.
+CREATE FUNCTION token_is_good(token uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM liveness_apitoken t
+         WHERE t.id = token AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > clock_timestamp()));
+END
+$$
+"""
 
 
 class Migration(migrations.Migration):
     operations = [
         migrations.RunSQL(UUID7, "DROP FUNCTION uuid7()"),
         migrations.RunSQL(OBSERVED_NOW, "DROP FUNCTION observed_now()"),
+        migrations.RunSQL(TOKEN_IS_GOOD, "DROP FUNCTION token_is_good(uuid)"),
     ]

@@ -1,11 +1,9 @@
 """Test that ids, events, bulk actions, filters and missing permissions reveal nothing of other namespaces."""
 
-import importlib
 import uuid
 
 import pytest
-from django.apps import apps
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
 
@@ -20,7 +18,7 @@ from tests.integration.api.test_namespaces import submit_as
 from tests.integration.console.test_namespace_pages import ABOUT_INSTANCE, PAGES, member  # noqa: F401
 from tests.integration.console.test_trigger_admin import FORM
 from tests.support.http import Caller
-from tests.support.people import SEES_ALL, employ, permissions
+from tests.support.people import employ
 
 pytestmark = pytest.mark.django_db
 
@@ -210,33 +208,6 @@ def test_rows_of_another_namespace_have_no_history_and_no_deletion_in_the_admin(
             assert client.get(f"/admin/{table}/{row}/change/").status_code == (200 if is_own else 302)
             assert client.get(f"/admin/{table}/{row}/history/").status_code == (200 if is_own else 302)
             assert is_own or client.get(f"/admin/{table}/{row}/delete/").status_code in (302, 403)
-
-
-def test_an_upgrade_changes_for_no_user_what_they_see():
-    tokens.make_permissions("red")
-    view, red = Permission.objects.get(codename="view_server"), Permission.objects.get(codename="namespace:red")
-    watch, mixed, team, empty, other = (
-        Group.objects.create(name=name) for name in ("watch", "mixed", "team", "empty", "o")
-    )
-    for group in (watch, mixed, empty):
-        group.permissions.add(view)
-    team.permissions.add(red)
-    people = {
-        name: User.objects.create_user(name, is_staff=True) for name in ("ann", "bob", "cyd", "dan", "eve", "fay")
-    }
-    people["ann"].groups.add(watch)
-    people["bob"].groups.add(mixed)
-    people["cyd"].groups.add(mixed, team)
-    people["dan"].user_permissions.add(view)
-    people["eve"].user_permissions.add(view, red)
-    people["fay"].groups.add(other)
-    migration = importlib.import_module("jobs.migrations.0039_all_namespaces")
-    with connection.schema_editor() as editor:
-        migration.keep_all_namespaces(apps, editor)
-    assert {name for name in people if User.objects.get(username=name).has_perm(SEES_ALL)} == {"ann", "bob", "dan"}
-    of_groups = Group.objects.filter(permissions__codename=ALL_NAMESPACES).order_by("name")
-    assert list(of_groups.values_list("name", flat=True)) == ["Control plane all namespaces", "watch"]
-    assert permissions([SEES_ALL])[0].user_set.order_by("username").values_list("username", flat=True)[0] == "bob"
 
 
 def test_a_name_of_a_trigger_is_taken_in_its_namespace_alone(of, blue, member):  # noqa: F811

@@ -5,7 +5,6 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 
 import psycopg
 import pytest
@@ -113,25 +112,6 @@ def test_prune_drops_by_bounds_and_not_by_names(db, clock):
     prune_old_rows()
     assert not run("select from pg_class where relname in ('zzz', 'odd name')")
     assert Heartbeat.objects.count() == 1
-
-
-def test_the_migration_keeps_heartbeats_of_servers_and_of_attempts(db):
-    migration = import_module("liveness.migrations.0037_heartbeats_by_day")
-    run(migration.BACKWARDS)
-    run("""
-        insert into liveness_heartbeat (at, server_id, attempt_id, role, pid) values
-            (clock_timestamp(), uuid7(), null, 'server', null),
-            ('2020-02-02', uuid7(), null, 'server', null),
-            (clock_timestamp() - interval '1 day', uuid7(), uuid7(), 'runner', 7),
-            ('2020-02-02', uuid7(), uuid7(), 'claimer', null)
-    """)
-    run(migration.FORWARDS)
-    assert (Heartbeat.objects.count(), AttemptHeartbeat.objects.count()) == (2, 2)
-    assert AttemptHeartbeat.objects.get(role="runner").pid == 7
-    assert len(warnings()) == 2, "old rows are in the default partitions"
-    assert prune_old_rows()["heartbeats"] == 2
-    assert (Heartbeat.objects.count(), AttemptHeartbeat.objects.count()) == (1, 1)
-    assert warnings() == []
 
 
 def test_a_default_partition_with_rows_is_a_warning_and_a_metric(db, clock, api):

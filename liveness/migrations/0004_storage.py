@@ -1,4 +1,4 @@
-"""Room on each page for HOT updates of what a heartbeat changes, and the rows of the one-row tables."""
+"""Room on each page for HOT updates of what a heartbeat changes, and the rows of the tables with one row."""
 
 from django.db import migrations
 
@@ -10,5 +10,5 @@ INSERT INTO liveness_instance DEFAULT VALUES;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("liveness", "0002_tables")]
+    dependencies = [("liveness", "0003_heartbeats")]
     operations = [migrations.RunSQL(STORAGE, "TRUNCATE liveness_clock, liveness_instance")]

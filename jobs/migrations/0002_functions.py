@@ -1,0 +1,275 @@
+"""Functions that statements call: for data between steps, for steps that wait, and for limits."""
+
+from django.db import migrations
+
+CANONICAL_JSONPATH = """
+-- Return the canonical text of a path, or null if it is no path.
+CREATE FUNCTION canonical_jsonpath(path text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN path::jsonpath::text;
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END
+$$;
+"""
+STRICT_JSONPATH = """
+-- Return a path that is strict unless it begins with a mode of its own.
+CREATE FUNCTION strict_jsonpath(path text) RETURNS jsonpath LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT (CASE WHEN path ~ '^\\s*(lax|strict)\\s' THEN path ELSE 'strict ' || path END)::jsonpath
+$$;
+"""
+RESOLVED_REFERENCES = """
+-- Replace the references in a value: `paths` has the path of each by its JSON pointer, or null for a hidden value, which
+-- becomes `***`. A path to nothing gives the default of its reference, otherwise `fallback`. Without a fallback `problem`
+-- says what is missing. All values together have at most 256 KiB.
+CREATE FUNCTION resolved_references(
+    target jsonb, paths jsonb, context jsonb, fallback jsonb, OUT value jsonb, OUT problem text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    place record;
+    keys text[];
+    found jsonb;
+    bytes bigint := 0;
+BEGIN
+    value := target;
+    FOR place IN SELECT key AS pointer, path FROM jsonb_each_text(paths) AS each(key, path) LOOP
+        keys := array(SELECT replace(replace(name, '~1', '/'), '~0', '~')
+                        FROM unnest((string_to_array(place.pointer, '/'))[2:]) WITH ORDINALITY AS names(name, number)
+                       ORDER BY number);
+        found := CASE WHEN place.path IS NULL THEN '"***"' ELSE coalesce(
+            jsonb_path_query_first(context, strict_jsonpath(place.path), '{}', true), target #> keys -> 'default', fallback) END;
+        IF found IS NULL THEN
+            problem := format('There is no value at %s, and the reference has no default', place.path);
+            RETURN;
+        END IF;
+        bytes := bytes + octet_length(found::text);
+        IF bytes > 262144 THEN
+            IF fallback IS NULL THEN
+                problem := format('The values of its references have more than 262144 bytes, at %s', place.path);
+                RETURN;
+            END IF;
+            found := fallback;
+        END IF;
+        value := CASE WHEN keys = '{}' THEN found ELSE jsonb_set(value, keys, found) END;
+    END LOOP;
+END
+$$;
+"""
+STEP_CONTEXT = """
+-- Return what the paths of a step may read: the inputs of its execution, and the ends of these steps.
+CREATE FUNCTION step_context(execution uuid, keys text[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('inputs', e.inputs, 'steps', (
+               SELECT coalesce(jsonb_object_agg(j.step, jsonb_build_object(
+                          'state', j.state, 'output', j.output, 'error', j.error)), '{}')
+                 FROM jobs_workerjob j WHERE j.execution_id = e.id AND j.step = ANY(keys)))
+      FROM jobs_execution e WHERE e.id = execution
+$$;
+"""
+WAIT_PROBLEM = """
+-- Return what is wrong with the values that a step which waits got from its execution, or null. `paths` has the path of
+-- each by its JSON pointer.
+CREATE FUNCTION wait_problem(payload jsonb, paths jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    place record;
+    found text;
+    kind text;
+BEGIN
+    FOR place IN SELECT substr(key, 2) AS name, path FROM jsonb_each_text(paths) AS each(key, path) LOOP
+        found := payload ->> place.name;
+        kind := jsonb_typeof(payload -> place.name);
+        IF place.name = 'seconds' AND (CASE WHEN kind = 'number' THEN found::numeric NOT BETWEEN 0 AND 31622400 ELSE true END) THEN
+            RETURN format('The value at %s is %s, but seconds must be a number from 0 to 31622400 (366 days)',
+                          place.path, left((payload -> place.name)::text, 100));
+        END IF;
+        IF place.name = 'until' THEN
+            BEGIN
+                IF kind = 'string' AND found ~ '^\\d{4}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d(:\\d\\d([.]\\d+)?)?(Z|[+-]\\d\\d(:?\\d\\d)?)$'
+                   AND found::timestamptz IS NOT NULL THEN
+                    CONTINUE;
+                END IF;
+            EXCEPTION WHEN datetime_field_overflow OR invalid_datetime_format OR invalid_time_zone_displacement_value THEN
+                NULL;
+            END;
+            RETURN format('The value at %s is %s, but until must be a time with its zone, like 2026-12-24T18:00:00Z',
+                          place.path, left((payload -> place.name)::text, 100));
+        END IF;
+        IF place.name = 'signal' AND (kind <> 'string' OR found !~ '^[^/[:cntrl:]]{1,200}$') THEN
+            RETURN format('The value at %s is %s, but signal must be a text of 1 to 200 characters without a slash',
+                          place.path, left((payload -> place.name)::text, 100));
+        END IF;
+        IF place.name = 'message' AND (kind <> 'string' OR found !~ '^[^[:cntrl:]]+$' OR length(found) > 1000) THEN
+            RETURN format('The value at %s is %s, but message must be a text of 1 to 1000 characters on one line',
+                          place.path, left((payload -> place.name)::text, 100));
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+"""
+RESOLVED_STEP = """
+-- Return the state in which a step leaves BLOCKED, its payload without references, and its error.
+CREATE FUNCTION resolved_step(
+    context jsonb, condition text, action jsonb, target jsonb, paths jsonb, OUT state text, OUT payload jsonb, OUT error jsonb)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    decision boolean;
+    problem text;
+BEGIN
+    state := 'PENDING';
+    payload := target;
+    IF condition IS NOT NULL THEN
+        decision := jsonb_path_match(context, strict_jsonpath(condition), '{}', true);
+        IF decision IS NULL THEN
+            state := 'FAILED';
+            error := jsonb_build_object('code', 'CONDITION_ERROR', 'message', format(
+                'The condition %s is neither true nor false', condition));
+            RETURN;
+        ELSIF NOT decision THEN
+            state := 'SKIPPED';
+            error := jsonb_build_object('code', 'CONDITION_FALSE', 'message', format('The condition %s is false', condition));
+            RETURN;
+        END IF;
+    END IF;
+    IF paths IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT r.value, r.problem INTO payload, problem FROM resolved_references(target, paths, context, NULL) r;
+    IF problem IS NULL AND action ->> 'type' = 'execution' AND jsonb_typeof(payload) <> 'object' THEN
+        problem := format('The inputs of an execution are an object, but the value at %s is not', paths ->> '');
+    END IF;
+    IF problem IS NULL AND action ->> 'type' IN ('wait', 'approval') THEN
+        problem := wait_problem(payload, paths);
+    END IF;
+    IF problem IS NOT NULL THEN
+        state := 'FAILED';
+        payload := target;
+        error := jsonb_build_object('code', 'INPUT_NOT_AVAILABLE', 'message', problem);
+    END IF;
+END
+$$;
+"""
+LIMIT_PATTERNS = """
+-- Return the patterns that match a key, the most specific first.
+CREATE FUNCTION limit_patterns(key text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT array[key] || array(
+               SELECT left(key, place) || '*' FROM generate_series(length(key), 1, -1) place WHERE substr(key, place, 1) = ':')
+$$;
+"""
+LIMITS_OF = """
+-- Return the limits of a key for the jobs of a namespace, with what is used of each. A rule of the namespace `default`
+-- counts for all namespaces, and each other one for its own. The most specific rule counts, field by field. A mark of a
+-- bucket in the future counts as now, because the clock was set back.
+CREATE FUNCTION limits_of(key text, of_namespace text)
+RETURNS TABLE (namespace text, running int, used bigint, starts int, per_seconds float8, tokens float8)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    WITH rules AS MATERIALIZED (
+        SELECT r.namespace, r.running, r.starts, r.per_seconds, place
+          FROM unnest(limit_patterns($1)) WITH ORDINALITY AS patterns (pattern, place)
+          JOIN jobs_limitrule r ON r.pattern = patterns.pattern
+         WHERE r.namespace IN ('default', $2)
+    )
+    SELECT scope.namespace, slots.running,
+           CASE WHEN slots.running IS NOT NULL THEN (
+               SELECT coalesce(sum(s.amount), 0) FROM jobs_limitslot s
+                WHERE s.key = $1 AND (scope.namespace = 'default' OR s.namespace = scope.namespace)) END,
+           rate.starts, rate.per_seconds,
+           CASE WHEN rate.starts IS NOT NULL THEN coalesce((
+               SELECT least(rate.starts, b.tokens + rate.starts / rate.per_seconds
+                            * greatest(0, extract(epoch FROM clock_timestamp() - b.at))::float8)
+                 FROM jobs_limitbucket b WHERE b.namespace = scope.namespace AND b.key = $1), rate.starts) END
+      FROM (SELECT DISTINCT rules.namespace FROM rules) scope
+      LEFT JOIN LATERAL (
+           SELECT rules.running FROM rules
+            WHERE rules.namespace = scope.namespace AND rules.running IS NOT NULL ORDER BY place LIMIT 1) slots ON true
+      LEFT JOIN LATERAL (
+           SELECT rules.starts, rules.per_seconds FROM rules
+            WHERE rules.namespace = scope.namespace AND rules.starts IS NOT NULL ORDER BY place LIMIT 1) rate ON true
+$$;
+"""
+LIMIT_ROOM = """
+-- Return how many slots of a key are free and how many of its jobs may start now (null: any number). `most` is the
+-- number of all its slots: a job that needs more never starts.
+CREATE FUNCTION limit_room(key text, of_namespace text, OUT slots bigint, OUT starts bigint, OUT most bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT min(l.running - l.used), min(floor(l.tokens))::bigint, min(l.running) FROM limits_of($1, $2) l
+$$;
+"""
+PARKED_AT_SUBMISSION = """
+-- Return the limit that parks a new job until somebody looks for free slots, or null: no rule limits one of its keys, or
+-- it starts later.
+CREATE FUNCTION parked_at_submission(limits jsonb, of_namespace text, available_at timestamptz)
+RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('limit', keys.key)
+      FROM jsonb_object_keys($1) WITH ORDINALITY AS keys (key, place)
+     WHERE coalesce($3 <= clock_timestamp(), true)
+       AND EXISTS (SELECT FROM jobs_limitrule r
+                    WHERE r.pattern = ANY(limit_patterns(keys.key)) AND r.namespace IN ('default', $2)
+                      AND (r.running IS NOT NULL OR r.starts IS NOT NULL))
+     ORDER BY place LIMIT 1
+$$;
+"""
+GRANT_SLOTS = """
+-- Return which of these jobs of a claim get all the slots that they need, in order, and the key that has none for each
+-- other one. `limits` are those of the jobs. The keys are locked until the end of the transaction, in the order of the
+-- numbers that they are locked by. The function is VOLATILE, so what it reads under the lock is current. It spends the
+-- starts; the caller writes the slots.
+CREATE FUNCTION grant_slots(jobs uuid[], limits jsonb[], of_namespace text) RETURNS TABLE (job uuid, missing text)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    keys text[];
+    rooms jsonb;
+    spent jsonb := '{}';
+    need record;
+BEGIN
+    keys := array(SELECT DISTINCT needed.key FROM unnest(limits) of_job, jsonb_object_keys(of_job) needed (key));
+    PERFORM pg_advisory_xact_lock(hashed.number)
+       FROM (SELECT DISTINCT hashtextextended('limit ' || key, 0) AS number FROM unnest(keys) key ORDER BY number OFFSET 0) hashed;
+    SELECT jsonb_object_agg(key, jsonb_build_object('slots', room.slots, 'starts', room.starts)) INTO rooms
+      FROM unnest(keys) key CROSS JOIN LATERAL limit_room(key, of_namespace) room;
+    FOR place IN 1 .. cardinality(jobs) LOOP
+        job := jobs[place];
+        missing := (SELECT needed.key FROM jsonb_each_text(limits[place]) needed
+                     WHERE (rooms -> needed.key ->> 'slots')::bigint < needed.value::bigint
+                        OR (rooms -> needed.key ->> 'starts')::bigint < 1
+                     LIMIT 1);
+        IF missing IS NULL THEN
+            FOR need IN SELECT * FROM jsonb_each_text(limits[place]) LOOP
+                rooms := rooms || jsonb_build_object(need.key, jsonb_build_object(
+                    'slots', (rooms -> need.key ->> 'slots')::bigint - need.value::bigint,
+                    'starts', (rooms -> need.key ->> 'starts')::bigint - 1));
+                IF rooms -> need.key ->> 'starts' IS NOT NULL THEN
+                    spent := spent || jsonb_build_object(need.key, coalesce((spent ->> need.key)::int, 0) + 1);
+                END IF;
+            END LOOP;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+    IF spent <> '{}' THEN
+        INSERT INTO jobs_limitbucket AS b (namespace, key, tokens, at)
+        SELECT l.namespace, each.key, l.tokens - each.value::int, clock_timestamp()
+          FROM jsonb_each_text(spent) each CROSS JOIN LATERAL limits_of(each.key, of_namespace) l
+         WHERE l.starts IS NOT NULL
+            ON CONFLICT ON CONSTRAINT limitbucket_once DO UPDATE SET tokens = excluded.tokens, at = excluded.at;
+    END IF;
+END
+$$;
+"""
+FUNCTIONS = {
+    "canonical_jsonpath(text)": CANONICAL_JSONPATH,
+    "strict_jsonpath(text)": STRICT_JSONPATH,
+    "resolved_references(jsonb, jsonb, jsonb, jsonb)": RESOLVED_REFERENCES,
+    "step_context(uuid, text[])": STEP_CONTEXT,
+    "wait_problem(jsonb, jsonb)": WAIT_PROBLEM,
+    "resolved_step(jsonb, text, jsonb, jsonb, jsonb)": RESOLVED_STEP,
+    "limit_patterns(text)": LIMIT_PATTERNS,
+    "limits_of(text, text)": LIMITS_OF,
+    "limit_room(text, text)": LIMIT_ROOM,
+    "parked_at_submission(jsonb, text, timestamptz)": PARKED_AT_SUBMISSION,
+    "grant_slots(uuid[], jsonb[], text)": GRANT_SLOTS,
+}
+"""Text of each function by its name and the types of its parameters, for DROP FUNCTION."""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("jobs", "0001_tables")]
+    operations = [migrations.RunSQL(made, f"DROP FUNCTION {name}") for name, made in FUNCTIONS.items()]
