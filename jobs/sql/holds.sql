@@ -99,3 +99,13 @@ select id from ended
 -- takes: kept float8
 -- returns: id uuid
 delete from jobs_hold h where h.ended_at < clock_timestamp() - make_interval(secs => %(kept)s) returning h.id
+
+-- statement: list_holds_of
+-- List the holds in force of one execution or trigger, oldest first.
+-- takes: kind text, value text
+-- returns: id uuid, kind text, value text, mode text, note text, by text, created_at timestamptz, ends_at timestamptz|null
+-- row: HoldOfOne
+select h.id, h.kind, h.value, h.mode, h.note, h.by, h.created_at, h.ends_at
+  from jobs_hold h
+ where h.kind = %(kind)s and h.value = %(value)s and {{is_in_force(h)}}
+ order by h.id

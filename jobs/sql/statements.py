@@ -114,6 +114,7 @@ class JobsStatements(Statements):
     list_holds_to_end: Statement[IdRow]
     end_hold: Statement[IdRow]
     delete_ended_holds: Statement[IdRow]
+    list_holds_of: Statement[holds.HoldOfOne]
     lock_root_of_job: Statement[IdRow]
     lock_job: Statement[interventions.LockedJob]
     cancel_job: Statement[IdRow]

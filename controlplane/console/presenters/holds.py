@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from controlplane.console.formatting import time_since, time_until
-from jobs.selectors.holds import holds_in_force
+from jobs.sql import sql
 from jobs.states import HoldOf
 
 
@@ -20,4 +20,4 @@ def present_hold(row: Any, now: datetime) -> dict[str, Any]:
 
 def present_holds(kind: HoldOf, id: UUID, now: datetime) -> list[dict[str, Any]]:
     """Return the holds of one execution or trigger."""
-    return [present_hold(row, now) for row in holds_in_force().filter(kind=kind, value=str(id)).order_by("pk")]
+    return [present_hold(row, now) for row in sql.list_holds_of.fetch_rows(kind=kind, value=str(id))]

@@ -13,12 +13,13 @@ from controlplane.console.formatting import format_moment, seconds_until, time_s
 from controlplane.console.page import HOME, render_page, require_reader, show_not_found, within_reach
 from controlplane.console.presenters.action_events import present_action_events
 from controlplane.console.presenters.contents import count_left_out, format_json
-from controlplane.console.presenters.holds import present_holds
+from controlplane.console.presenters.holds import present_hold
 from controlplane.console.presenters.jobs import short_id
 from controlplane.console.presenters.steps import present_steps
 from controlplane.console.selectors.filters.executions import ExecutionListFilter
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.selectors.step_look import StepLook
+from controlplane.core.statements import fetch_result_sets
 from jobs import states
 from jobs.errors import ExecutionUnknown
 from jobs.selectors.executions import CountedExecution, execution_summary, executions_page, visible_executions
@@ -69,13 +70,16 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     except ExecutionUnknown:
         return show_not_found(request, "execution")
     inputs, outputs = mask(row.inputs), mask(row.outputs)
+    times, holds = fetch_result_sets(
+        sql.list_step_times, sql.list_holds_of, execution=execution, kind=HoldOf.EXECUTION, value=str(execution)
+    )
     shown = {
         "title": f"Execution {row.name}",
         "trail": [HOME, ("Executions", "instance:executions")],
         **present_execution(row),
-        **present_steps(row, sql.list_step_times.fetch_rows(execution=execution), StepLook.from_address(request.GET)),
+        **present_steps(row, times, StepLook.from_address(request.GET)),
         "error": row.error,
-        "holds": [] if row.finished_at else present_holds(HoldOf.EXECUTION, execution, row.now),
+        "holds": [] if row.finished_at else [present_hold(hold, row.now) for hold in holds],
         "held_back": row.held_back,
         "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
         "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],

@@ -47,7 +47,7 @@ class HeldField(AnyField):
 
 
 class HoldRequest(StrictSerializer):
-    of = HeldField()
+    of = HeldField(allow_null=False)
     mode = ChoiceField(
         HoldMode.choices(),
         default=HoldMode.PAUSE.value,

@@ -277,7 +277,8 @@ class World:
             form = {"post": "yes", "note": NOTE} if address.endswith("delete/") else {**TRIGGER_FORM, "note": NOTE}
             assert 'name="note"' in self.browser.get(path).content.decode()
         elif address == f"{INSTANCE}holds/add/":
-            form = {**fields_of(self.browser.get(path).content.decode()), "value": "gpu", "note": NOTE}
+            form = {**fields_of(self.browser.get(path).content.decode()), "note": NOTE}
+            form |= {"kind": "tag", "value": "gpu", "mode": "pause"}
         elif address.endswith(("/add/", "/edit/")):
             form = {**fields_of(self.browser.get(path).content.decode()), "note": NOTE}
             form |= {"name": "daily", "cron": "0 2 * * *", "execution": TRIGGER_FORM["execution"]}

@@ -194,6 +194,7 @@ def test_each_action_on_a_hold_is_an_event(hold, release):
 
 WRONG = {
     "nothing": {},
+    "null": {"of": None},
     "an empty object": {"of": {}},
     "two entries": {"of": {"tag": "a", "queue": "b"}},
     "another kind": {"of": {"server": "a"}},
