@@ -69,6 +69,8 @@ DOORS = {
     "evaluate_trigger": {
         "POST triggers/<uuid:trigger>/evaluate", f"{TRIGGERS} evaluate_now", f"{TRIGGER_PAGES}evaluate/",
     },
+    "set_limit": {"PUT limits/<path:pattern>"},
+    "delete_limit": {"DELETE limits/<path:pattern>"},
     "create_hold": {"POST holds", f"{INSTANCE}holds/add/"},
     "release_hold": {"DELETE holds/<uuid:hold>", f"{INSTANCE}holds/<uuid:hold>/release/"},
     "requeue_stale_claimed": {
@@ -208,6 +210,13 @@ class World:
     def for_trigger(self, action):
         return SimpleNamespace(type="trigger", id=self.operator.post("/triggers", TRIGGER).json()["id"])
 
+    def for_set_limit(self, action):
+        return SimpleNamespace(type="limit", id="customer:42")
+
+    def for_delete_limit(self, action):
+        self.operator.call("PUT", "/limits/customer:42", {"running": 1})
+        return self.for_set_limit(action)
+
     def for_create_hold(self, action):
         return SimpleNamespace(type="hold", id=None)
 
@@ -233,7 +242,7 @@ class World:
         kind, _, rest = door.partition(" ")
         if kind == "manage.py":
             self.run(rest, action, thing)
-        elif kind in ("POST", "PATCH", "DELETE"):
+        elif kind in ("POST", "PUT", "PATCH", "DELETE"):
             self.call(kind, rest, thing)
         else:
             self.visit(kind, rest, thing)
@@ -258,6 +267,8 @@ class World:
         body |= {"triggers": TRIGGER, "holds": {"of": {"tag": "gpu"}}}.get(address, {})
         if method == "PATCH":
             body["priority"] = 7
+        if method == "PUT":
+            body["running"] = 2
         if address.endswith("/answer"):
             body["choice"] = "approve"
             address = address.replace("<uuid:execution>", thing.execution).replace("<str:step>", "ok")
@@ -325,7 +336,7 @@ def test_an_action_records_the_same_event_from_api_command_and_page(world, actio
         (event.action or event.to_state, event.subject_type, event.subject_id, event.actor, event.note)
         for event in ServerEvent.objects.filter(pk__gt=before)
     ]
-    actor = "operator:a operator" if door.startswith(("POST", "PATCH", "DELETE")) else "operator:ann"
+    actor = "operator:a operator" if door.startswith(("POST", "PUT", "PATCH", "DELETE")) else "operator:ann"
     became = "DISCONNECTED" if action == "disconnect" else action
     assert events == [(became, thing.type, world.made(thing), actor, NOTE)]
 
