@@ -64,6 +64,9 @@ inherited_taken_attempts as (
 ),
 {{tags_without_worker}},
 {{runners_without_worker}},
+missing_workers as materialized (
+    select execution, min({{missing_worker}}::text)::jsonb as missing_worker from submitted group by execution
+),
 submitter as materialized (
     select {{waiting_of_owner(s)}} as waiting, {{waiting_tag_sets(s)}} as tag_sets
 -- counted:          , {{stored_of_owner(s)}} as stored
@@ -80,7 +83,7 @@ submitter as materialized (
 -- counted: ),
 -- counted: {{counted_bytes}}
 select planned.place, new_executions.id as execution, step.id as begins,
-       (select min({{missing_worker}}::text) from submitted where submitted.execution = new_executions.id)::jsonb as missing_worker,
+       missing_workers.missing_worker,
        submitter.waiting, submitter.tag_sets,
        0::bigint
 -- counted:        + submitter.stored + (select sum(bytes) from byte_changes)
@@ -88,6 +91,7 @@ select planned.place, new_executions.id as execution, step.id as begins,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
   from planned cross join submitter
   join new_executions on new_executions.id = planned.id
+  left join missing_workers on missing_workers.execution = new_executions.id
   left join submitted step on step.execution = new_executions.id and {{needs_no_worker(step)}} and step.waits_for = 0
         and step.reads is null and not step.is_kept
 

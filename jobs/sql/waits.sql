@@ -42,7 +42,8 @@ returning j.id
 with waits_to_end as (
     select j.id
       from (select id from jobs_workerjob
-             where state = 'RUNNING' and wait_due_at <= clock_timestamp() and wait_signal is null
+             -- A subquery is evaluated once, so the index is read only up to that time.
+             where state = 'RUNNING' and wait_due_at <= (select clock_timestamp()) and wait_signal is null
                and (%(only)s::uuid[] is null or id = any(%(only)s))
              order by wait_due_at) due
      cross join lateral (
@@ -76,7 +77,7 @@ with candidates as (
             where j.state = 'RUNNING' and j.namespace = named.namespace and j.wait_signal = named.name) j
      union
     select j.id from jobs_workerjob j
-     where j.state = 'RUNNING' and j.wait_due_at <= clock_timestamp() and j.wait_signal is not null
+     where j.state = 'RUNNING' and j.wait_due_at <= (select clock_timestamp()) and j.wait_signal is not null
 ),
 waits_to_end as (
     select j.id, j.signal
@@ -110,7 +111,7 @@ with looked_at as (
        set wait_due_at = null
      where j.id = any(array(
            select j.id from jobs_workerjob j
-            where j.state = 'RUNNING' and j.wait_due_at <= clock_timestamp() and j.wait_signal is not null
+            where j.state = 'RUNNING' and j.wait_due_at <= (select clock_timestamp()) and j.wait_signal is not null
               and {{signal_of(j)}} is null
             order by j.id
               for no key update skip locked))
@@ -135,8 +136,8 @@ select id from delivered
 -- row: SweptJobs
 with waits_to_end as (
     select j.id
-      from (select j.id from jobs_workerjob j, liveness_clock clock
-             where j.state = 'RUNNING' and j.wait_timeout_observed <= clock.reading
+      from (select j.id from jobs_workerjob j
+             where j.state = 'RUNNING' and j.wait_timeout_observed <= (select reading from liveness_clock)
                and (%(only)s::uuid[] is null or j.id = any(%(only)s))
              order by j.wait_timeout_observed) due
      cross join lateral (

@@ -3,11 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from jobs.models import WorkerJob
 from jobs.services import waits
 from jobs.services.sweep import run_sweep
+from jobs.sql import sql
 from tests.support.executions import SCRIPT, step
 from tests.support.waits import NO_WAIT, wait
 
@@ -212,3 +214,15 @@ def test_many_waits_of_several_executions_end_in_one_batch(begin, clock):
     clock.advance(5)
     assert waits.end_waits() == {"COMPLETED": 60}
     assert all(run.step("19")["state"] == "COMPLETED" for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("end_due_waits", "wait_due_at"), ("end_timed_out_waits", "wait_timeout_observed")]
+)
+def test_a_tick_reads_no_wait_that_is_not_due(begin, name, column):
+    begin(wait("pause", seconds=5), wait("paid", signal="paid", timeout_seconds=5))
+    with connection.cursor() as cursor:
+        cursor.execute("set local enable_seqscan = off; set local enable_sort = off; set local enable_bitmapscan = off")
+        cursor.execute(f"explain {getattr(sql, name).text}", {"only": None, "batch": 100})
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert f"{column} <= (" in plan.partition("Index Cond: ")[2], plan
