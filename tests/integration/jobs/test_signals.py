@@ -151,7 +151,7 @@ def test_only_clients_and_operators_send_signals(send, api, role):
         ({"signal": "x" * 201}, "200"),
         ({"signal": "a", "seconds": 1}, "exactly one"),
         ({"signal": "a", "on_timeout": "skip"}, "timeout_seconds"),
-        ({"signal": "a", "timeout_seconds": 1, "on_timeout": "approve"}, "Valid are"),
+        ({"signal": "a", "timeout_seconds": 1, "on_timeout": "approve"}, "not a valid choice"),
         ({"signal": "a", "timeout_seconds": 0}, "timeout_seconds"),
         ({"seconds": 1, "since_seconds": 1}, "Only a wait for a signal"),
     ],
