@@ -64,7 +64,7 @@ def test_it_is_asked_for_under_that_name(monkeypatch, settings):
     try:
         monkeypatch.setattr(psutil, "Process", Listening)
         monkeypatch.setattr(Listening, "sockets", (plane._http.socket,))
-        build_own_client().post("/servers", {}, "a token")
+        build_own_client().post("/servers", {"instance_id": "one"}, "a token")
     finally:
         plane.close()
     assert hosts == ["control.example"]

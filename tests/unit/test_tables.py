@@ -83,7 +83,7 @@ def test_jobs_that_have_ended_never_move_again():
     ("from_", "to"),
     [
         ("CLAIMED", {"RUNNING", "PENDING", "FAILED", "CANCELLED"}),
-        ("RUNNING", {"COMPLETED", "FAILED", "CANCELLED", "PENDING"}),
+        ("RUNNING", {"COMPLETED", "FAILED", "CANCELLED", "PENDING", "SKIPPED"}),
     ],
 )
 def test_jobs_that_are_held_move_as_specified(from_, to):
@@ -105,7 +105,12 @@ def test_an_attempt_is_live_until_it_ends_in_one_of_six_ways():
 
 @pytest.mark.parametrize(
     ("end", "of"),
-    [("RESUBMITTED", {"RUNNING"}), ("COMPLETED", {"RUNNING"}), ("REQUEUED", {"CLAIMED"}), ("RELEASED", {"CLAIMED"})],
+    [
+        ("RESUBMITTED", {"RUNNING"}),
+        ("COMPLETED", {"RUNNING"}),
+        ("REQUEUED", {"CLAIMED"}),
+        ("RELEASED", {"CLAIMED", "RUNNING"}),
+    ],
 )
 def test_code_that_ran_is_resubmitted_and_claims_are_requeued_or_released(end, of):
     assert {state for state, to in jobs.ATTEMPT_TRANSITIONS.items() if end in to} == of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -91,8 +92,10 @@ def test_a_lost_attempt_counts_as_stopped_when_all_of_it_is_gone(plane, agent, t
             seen.append(processes_of(attempt))
 
     plane.script["heartbeat"] = look
+    reaper = eventually(lambda: reaper_of(worker.process.pid))
     plane.heartbeat = {"lost": [attempt]}
-    os.kill(reaper_of(worker.process.pid), signal.SIGKILL)
+    with suppress(ProcessLookupError):  # the agent may have ended the attempt by then
+        os.kill(reaper, signal.SIGKILL)
     eventually(lambda: seen)
     assert seen[0] == []
 
