@@ -171,6 +171,11 @@ class InstanceView(RoleCall):
             "clusters_in_maintenance": [row for row in figures["maintenances"] if row["cluster"] is not None],
             "servers": server_counts_by_state(cluster),
             "attention": attention,
-            "holds": holds_with_parked(holds_in_force().order_by("-pk")[:HOLDS_LISTED]),
+            "holds": list_holds() if figures["has_holds"] else [],
         }
         return Response(represent(InstanceAnswer, shown))
+
+
+def list_holds() -> list[Any]:
+    """Return the latest holds in force, each with the number of jobs that it parks."""
+    return holds_with_parked(holds_in_force().order_by("-pk")[:HOLDS_LISTED])

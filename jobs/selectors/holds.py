@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable
 from typing import Any
-from uuid import UUID
 
 from django.db.models import DurationField, ExpressionWrapper, F, Max, Q, QuerySet
 
@@ -40,8 +39,3 @@ def holds_with_parked(holds: Iterable[Hold]) -> list[Any]:
     for row in rows:
         row.parked = parked.get(row.pk, 0)
     return rows
-
-
-def holds_of_jobs(jobs: Collection[UUID]) -> dict[UUID, UUID]:
-    """Return the hold of each of these jobs that waits and is on hold."""
-    return {row.job: row.hold for row in sql.find_holds_of_jobs.fetch_rows(jobs=list(jobs))} if jobs else {}

@@ -19,11 +19,11 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.statements import fetch_result_sets
 from jobs.conf import conf, flag_parameters
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place
-from jobs.selectors.holds import holds_of_jobs
 from jobs.sql import sql
 from jobs.states import JobState, Unmatched
 
@@ -93,12 +93,15 @@ def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
     put_in_place(rows, LARGE_FIELDS)
     put_in_place((attempt for job in rows for attempt in job.attempts.all()), ["error"])
     hanging = [job.pk for job in rows if may_stand_still(job)]
-    flags = (
-        {row.id: row.flag for row in sql.read_flags.fetch_rows(only=hanging, scan_limit=None, **flag_parameters())}
-        if hanging
-        else {}
-    )
-    holds = holds_of_jobs([job.pk for job in rows if job.state == JobState.PENDING])
+    waiting = [job.pk for job in rows if job.state == JobState.PENDING]
+    flagged: Any = []
+    held: Any = []
+    if hanging or waiting:
+        flagged, held = fetch_result_sets(
+            sql.read_flags, sql.find_holds_of_jobs, only=hanging, jobs=waiting, scan_limit=None, **flag_parameters()
+        )
+    flags = {row.id: row.flag for row in flagged}
+    holds = {row.job: row.hold for row in held}
     for job in rows:
         job.flags = [flags[job.pk]] if job.pk in flags else []
         if job.pk in holds:

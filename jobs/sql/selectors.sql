@@ -52,7 +52,7 @@ figures as (
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
 --   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
 --   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
---   maintenances jsonb|null, rows_left_out jsonb|null, oldest_snapshot jsonb|null
+--   maintenances jsonb|null, rows_left_out jsonb|null, oldest_snapshot jsonb|null, has_holds bool
 -- row: InstanceFigures
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
@@ -83,7 +83,8 @@ select clock_timestamp() as now,
           from liveness_brake brake where released_by is null) as brakes,
        {{liveness.maintenances}} as maintenances,
        {{liveness.rows_left_out}} as rows_left_out,
-       {{liveness.oldest_snapshot}} as oldest_snapshot
+       {{liveness.oldest_snapshot}} as oldest_snapshot,
+       exists (select from jobs_hold h where h.ended_at is null) as has_holds
   from liveness_clock clock
 
 -- statement: read_job_counts

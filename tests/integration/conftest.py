@@ -33,6 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} commits by the mark `django_db`: take `transactional_db`.")
 
 
+def pytest_collection_finish() -> None:
+    # Celery reads the timetable once. A test that finalizes the application first would freeze its own settings in it.
+    from controlplane.celery import app
+
+    app.finalize()
+    assert app.conf.beat_schedule
+
+
 def install_clock(**_: object) -> None:
     with connection.cursor() as cursor:
         cursor.execute(CLOCK)

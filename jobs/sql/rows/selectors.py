@@ -23,6 +23,7 @@ class InstanceFigures(NamedTuple):
     maintenances: str | None
     rows_left_out: str | None
     oldest_snapshot: str | None
+    has_holds: bool
 
 
 class JobCounts(NamedTuple):

@@ -111,10 +111,10 @@ def test_large_numbers_have_separators_of_thousands(admin_client, seeded):
     assert not any(re.search(r'(figure">|value">|All |of |≥ )\d{4}|\b\d{4} of ', page) for page in shown.values())
 
 
-def test_a_list_call_is_at_most_seven_queries_however_much_it_lists(api, seeded):
+def test_a_list_call_is_at_most_six_queries_however_much_it_lists(api, seeded):
     ids, operator = seeded(20, 2000), api("operator")
     for call in (*CALLS, *FILTERED_CALLS):
-        assert len(queries_of(operator.get, f"/{call.format(**ids)}")) <= 7, call
+        assert len(queries_of(operator.get, f"/{call.format(**ids)}")) <= 6, call
 
 
 @pytest.mark.exhaustive
