@@ -350,10 +350,12 @@ array(select reported.job_id from jobs_attempt reported
        where reported.id = any(%(attempts)s::uuid[]) and reported.server_id = %(server)s)
 
 -- rule: waiting_of_owner(s)
--- number of waiting jobs of the owner of submitter s before this statement, counted up to the limit; 0 without a limit
+-- number of waiting jobs of the owner of submitter s before this statement, counted up to the limit; 0 without a limit.
+-- The order makes the planner read the index of waiting jobs, not all jobs of the owner
 case when %(waiting_limit)s::int is null then 0 else (
     select count(*) from (
-        select from jobs_workerjob j where j.owner_id = s.owner and j.state = 'PENDING' limit %(waiting_limit)s::int
+        select from jobs_workerjob j where j.owner_id = s.owner and j.state = 'PENDING'
+         order by j.required_tags limit %(waiting_limit)s::int
     ) waiting) end
 
 -- rule: waiting_tag_sets(s)

@@ -396,7 +396,7 @@ def test_the_demo_kills_a_worker_completes_its_job_and_then_shows_a_green_verdic
             "verdict"
         ]
 
-    eventually(lambda: verdict()["tone"] == "well", why="the verdict is green")
+    eventually(lambda: verdict()["tone"] == "well", why=lambda: f"the verdict is green: {verdict()}")
     with postgres.running_server(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
         fired = "select count(*) from jobs_triggerslot where outcome = 'FIRED'"
         eventually(lambda: database.execute(fired).fetchone()[0], why=fired)

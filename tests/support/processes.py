@@ -49,14 +49,19 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def eventually(what: Callable[[], T], *, within: float = 120, why: str = "") -> T:
-    """Call `what` until it returns a true value, and return this value. Fail after `within` seconds."""
+def eventually(what: Callable[[], T], *, within: float = 120, why: str | Callable[[], object] = "") -> T:
+    """Call `what` until it returns a true value, and return this value. Fail after `within` seconds.
+
+    `why` is a part of the error message. A function is called when the time is over.
+    """
     deadline = time.monotonic() + within
     while True:
         answer = what()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"not within {within} s: {why or what.__doc__ or what}: {answer!r}"
+        if time.monotonic() >= deadline:
+            reason = why() if callable(why) else why or what.__doc__ or what
+            raise AssertionError(f"not within {within} s: {reason}: {answer!r}")
         time.sleep(0.05)
 
 
