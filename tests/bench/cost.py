@@ -59,6 +59,15 @@ def is_web_server(process: psutil.Process, port: int | None) -> bool:
     return False
 
 
+def memory_of_family(process: psutil.Process) -> float:
+    """Return the bytes of a process and its children. Shared memory is divided among the processes that share it."""
+    total = 0.0
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.Error):
+            total += one.memory_full_info().pss
+    return total
+
+
 def seconds_of_family(process: psutil.Process) -> float:
     """Return the CPU seconds of a process, its children, and their ended children."""
     total = 0.0

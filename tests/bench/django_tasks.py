@@ -1,6 +1,7 @@
 """Django tasks on our backend, django-tasks-db and django-ox: same PostgreSQL, same tasks, two at once, real workers.
 
-The other two are installed for this run, in a separate environment, with the same Django.
+The other two are installed for this run, in a separate environment, with the same Django. Celery on Redis with its
+defaults runs the same task in the same rounds.
 """
 
 import math
@@ -17,13 +18,16 @@ import django
 import psutil
 import psycopg
 
-from tests.bench.cost import seconds_of_family
+from tests.bench.celery_tasks import CeleryBackend, celery_on_redis
+from tests.bench.cost import memory_of_family, seconds_of_family
 from tests.bench.database import begin, run
 from tests.bench.rows import Row, Step, alternate
 from tests.support.processes import SHORT, Fleet, beside, drop, eventually, fleet, server
 from tests.support.pythons import make_environment
 
 TASKS = 1000
+NAPS, NAP, SLOTS = 3200, 0.05, 16
+"""Number of tasks that sleep, the seconds they sleep, and how many of them run at once."""
 WAITED = 420.0
 """Seconds to wait after a crash. A lease of django-ox lasts 300."""
 PACKAGES = (f"django=={django.__version__}", "psycopg[binary]", "django-tasks-db[compat]", "django-ox[backport]")
@@ -40,6 +44,8 @@ class Backend:
     sent: int = 0
     cpu_ms: list[float] = field(default_factory=list)
     """Milliseconds of CPU of each task in all processes together, one figure for each round."""
+    slot_mb: float = math.nan
+    """Megabytes of memory of a slot, with shared memory divided among the processes that share it."""
 
     def read_spent(self) -> float:
         """Return the CPU seconds of PostgreSQL and of all processes of this backend."""
@@ -57,14 +63,35 @@ class Backend:
 
     def work_off(self) -> float:
         """Return the executed tasks per second, two at once, without the first tenth, in which workers start."""
+        with self.workers("worker", 2) as (begun, spent):
+            self.cpu_ms.append(1000 * (self.read_spent() - spent) / (self.sent - begun))
+        return self.rate(begun)
+
+    def nap(self) -> float:
+        """Return the executed tasks per second if each sleeps and many run at once. Record the memory of a slot."""
+        self.send("nap", NAPS, str(NAP))
+        with self.workers("napper", SLOTS) as (begun, _):
+            workers = [process for name, process in self.fleet.processes.items() if name.startswith("napper")]
+            self.slot_mb = sum(memory_of_family(psutil.Process(one.pid)) for one in workers) / SLOTS / 1e6
+        return self.rate(begun)
+
+    @contextmanager
+    def workers(self, name: str, slots: int) -> Iterator[tuple[int, float]]:
+        """Start workers, wait until all is done, and end them after the block.
+
+        Yield how many tasks had finished when a tenth was done, and the CPU seconds spent by then.
+        """
         before = len(self.finished())
         first = before + (self.sent - before) // 10
-        self.start("worker", 2)
+        self.start(name, slots)
         eventually(lambda: len(self.finished()) >= first, within=600, why="the workers have started")
         begun, spent = len(self.finished()), self.read_spent()
         eventually(lambda: len(self.finished()) >= self.sent, within=600, why="all is done")
-        self.cpu_ms.append(1000 * (self.read_spent() - spent) / (self.sent - begun))
-        self.fleet.end([name for name in self.fleet.processes if name.startswith("worker")])
+        yield begun, spent
+        self.fleet.end([one for one in self.fleet.processes if one.startswith(name)])
+
+    def rate(self, first: int) -> float:
+        """Return the tasks per second that finished after the `first` ones."""
         moments = self.finished()[first:]
         return (len(moments) - 1) / (moments[-1] - moments[0])
 
@@ -109,16 +136,22 @@ def django_tasks(data_dir: Path, step: Step) -> list[Row]:
         else:
             backends += [stack.enter_context(other(folder / name, python, *how)) for name, how in OTHERS.items()]
         step()
-        count = len(backends)
-        rates = alternate(step, *[one.enqueue for one in backends], *[one.work_off for one in backends])
+        reference = stack.enter_context(celery_on_redis(folder / "celery", TASKS))
+        everyone: list[Backend | CeleryBackend] = [*backends, reference]
+        count = len(everyone)
+        rates = alternate(step, *[one.enqueue for one in everyone], *[one.work_off for one in everyone])
+        naps = alternate(step, *[one.nap for one in backends], rounds=1)
         restarts = wait([one.crash("begun") for one in backends])
         step()
         at_once = wait([backends[0].crash("begun-again", "--restart-strategy", "IMMEDIATELY")])
         step()
     measured = {"enqueue": rates[:count], "run": rates[count:], "restart": restarts}
-    measured["cpu"] = [statistics.median(backend.cpu_ms) for backend in backends]
+    measured["cpu"] = [statistics.median(backend.cpu_ms) for backend in everyone]
+    measured["memory"] = [backend.slot_mb for backend in backends]
     measured["restart_at_once"] = [*at_once, *restarts[1:]]
-    return [row for name, values in measured.items() for row in make_rows(name, values, why)]
+    rows = [row for name, values in measured.items() for row in make_rows(name, values, why)]
+    ideal = f"{SLOTS} slots with tasks of {1000 * NAP:.0f} ms each"
+    return [*rows, Row("django_tasks_naps", naps[0], "/s", SLOTS / NAP, ideal, "≥ 0.95")]
 
 
 def wait(crashes: list[Iterator[float | None]]) -> list[float]:
@@ -131,18 +164,25 @@ def wait(crashes: list[Iterator[float | None]]) -> list[float]:
         time.sleep(0.2)
 
 
-UNITS_AND_GOALS = {"restart": ("s", "≤ 1"), "restart_at_once": ("s", "≤ 1"), "cpu": ("ms", "≤ 3 ms")}
+UNITS_AND_GOALS = {
+    "restart": ("s", "≤ 1"), "restart_at_once": ("s", "≤ 1"), "cpu": ("ms", "≤ 3 ms"), "memory": ("MB", "shown"),
+}  # fmt: skip
 
 
 def make_rows(name: str, values: list[float], why: str) -> Iterator[Row]:
     own, *others = values
-    for place, other_name in enumerate(OTHERS):
+    names = [*(OTHERS if len(others) > 1 or not why else []), *([CELERY] if name in WITH_CELERY else [])]
+    for place, other_name in enumerate(names):
         reference = others[place] if others else math.nan
         never = f", not within {WAITED:g} s" if reference == math.inf else ""
         unit, goal = UNITS_AND_GOALS.get(name, ("/s", "≥ 1"))
         if (name, other_name) == ("run", "django-tasks-db"):
             goal = "≥ 1.5"
         yield Row(f"django_tasks_{name}", own, unit, reference, f"{other_name}{why}{never}", goal)
+
+
+CELERY = "Celery on Redis"
+WITH_CELERY = ("enqueue", "run", "cpu")
 
 
 @contextmanager

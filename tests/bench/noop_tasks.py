@@ -21,6 +21,11 @@ def nothing() -> None:
 
 
 @task
+def nap(seconds: str) -> None:
+    time.sleep(float(seconds))
+
+
+@task
 def hang(marks: str) -> None:
     """Record the start, and run longer than the benchmark waits."""
     with Path(marks).open("a") as file:
