@@ -7,7 +7,7 @@ from django.utils import timezone
 from controlplane.core.sql_book import compose_statement
 from jobs.models import WorkerJob
 from jobs.services import waiting_counts, waiting_tag_sets
-from tests.integration.races.test_hot_paths import run
+from tests.integration.races.test_hot_paths import run, submit_many
 from tests.support.plans import nodes
 from tests.support.queries import CapturedQueries
 
@@ -171,8 +171,9 @@ def test_nobody_pushes_itself_further_before_the_others_than_the_limit(api, prio
 
 def test_it_is_counted_in_an_index_and_no_further_than_matters(api, settings):
     settings.JOBS = {}
+    submit_many(5_000)
     assert api("client").post("/jobs", [SCRIPT] * 1_000).status_code == 201
-    most = WorkerJob.objects.values("id")[:950]
+    most = WorkerJob.objects.order_by("-id").values("id")[50:1_000]
     WorkerJob.objects.filter(id__in=most).update(state="CANCELLED", finished_at=timezone.now())
     run("analyze jobs_workerjob")
     owner = WorkerJob.objects.order_by("-id").values_list("owner", flat=True)[0]
