@@ -34,6 +34,7 @@ from controlplane.agent.secrets.lookups import SecretLookups
 from controlplane.agent.secrets.sources import SecretSources
 
 log = structlog.get_logger()
+KILLED_WITH_ANOTHER = "its process was killed because of another task in it"
 
 
 class AttemptTracker:
@@ -210,6 +211,8 @@ class AttemptTracker:
 
     def _report_end(self, attempt: HeldAttempt, child_exit: ChildExit) -> dict[str, Any]:
         """Return the report of an attempt that this worker did not kill."""
+        if child_exit.is_bystander:
+            return {"event": "RELEASED", "reason": KILLED_WITH_ANOTHER}
         error = attempt.runner.find_machine_error(child_exit)
         if error and (release := self._starter.give_back(attempt, error)):
             return release

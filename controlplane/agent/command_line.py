@@ -89,6 +89,11 @@ def build_parser() -> argparse.ArgumentParser:
         f"{AHEAD_LIMIT}; 0: none)",
     )  # fmt: skip
     add(
+        "--async", type=int, default=1, metavar="N", dest="at_once",
+        help="coroutines to run at once in each of --concurrency pool processes; the worker has --concurrency × N "
+        "slots (default: 1; Linux)",
+    )  # fmt: skip
+    add(
         "--poll",
         type=duration,
         default=1.0,

@@ -34,7 +34,7 @@ class Worker:
     """A worker in your own program.
 
     It runs `handlers` (default: all functions that `@handler` has registered) and the other kinds of actions in
-    `allow`. `options` are those of the command line: `concurrency=4`, `memory_limit="2G"`, `task_timeout=60`. The
+    `allow`. `options` are those of the command line: `concurrency=4`, `async_=50`, `task_timeout=60`. The
     address and the token default to CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `probe` is a shell command, or a function
     of a module. It fails if it raises or returns False: then the machine is not fit for work.
     """
@@ -55,7 +55,7 @@ class Worker:
         path = path_of(probe, "probe") if callable(probe) else probe
         given = {"url": url, "name": name, "tags": ",".join(tags), "probe": path, **options}
         self._arguments = [
-            f"--{key.replace('_', '-')}={value}" for key, value in given.items() if value not in (None, "")
+            f"--{key.rstrip('_').replace('_', '-')}={value}" for key, value in given.items() if value not in (None, "")
         ]
         self._allow = list(allow)
 

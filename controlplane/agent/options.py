@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ log = structlog.get_logger()
 
 VERSION = "0.1.0"
 MAX_TASKS_PER_CHILD = 1000
+AT_ONCE_LIMIT = 1000
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,19 @@ class Options:
     max_memory_per_child: int | None = None
     isolation: str | None = None
     prefetch: int = AHEAD_LIMIT
+    at_once: int = 1
+    """Calls that run at once in one pool process."""
     runtimes: dict[str, str] = field(default_factory=dict)
     probe: str | None = None
     probe_interval: float = 30.0
     probe_timeout: float = 10.0
     secrets: SecretSources = field(default_factory=SecretSources)
     has_fast_recovery: bool = True
+
+    @property
+    def slots(self) -> int:
+        """Number of attempts that may run at once."""
+        return self.concurrency * self.at_once
 
     def with_runtimes(self, found: dict[str, str]) -> Options:
         """Return these options with the runtimes found on this machine, as tags and capabilities."""
@@ -79,7 +88,7 @@ class Options:
             "pid": os.getpid(),
             "version": VERSION,
             "tags": self.tags,
-            "max_concurrent": self.concurrency,
+            "max_concurrent": self.slots,
             "capabilities": {
                 "python": platform.python_version(),
                 "platform": platform.platform(),
@@ -105,6 +114,8 @@ def read_options(arguments: argparse.Namespace) -> Options:
             raise ValueError(f"--{name.replace('_', '-')} is {number} but must be at least 1")
     if not 0 <= arguments.prefetch <= AHEAD_LIMIT:
         raise ValueError(f"--prefetch is {arguments.prefetch} but must be from 0 to {AHEAD_LIMIT}")
+    if problem := _problem_at_once(arguments):
+        raise ValueError(f"--async {arguments.at_once} {problem}")
     if unknown := {*_parts(arguments.runtimes)} - {*runtimes.COMMANDS}:
         raise ValueError(f"--runtimes {min(unknown)} is unknown: use {', '.join(runtimes.COMMANDS)}")
     asked = {
@@ -133,7 +144,8 @@ def read_options(arguments: argparse.Namespace) -> Options:
         memory_limit=_size(arguments, "memory_limit"),
         max_tasks_per_child=arguments.max_tasks_per_child,
         max_memory_per_child=_size(arguments, "max_memory_per_child") or _half(_size(arguments, "memory_limit")),
-        isolation=arguments.isolation,
+        isolation="pool" if arguments.at_once > 1 else arguments.isolation,
+        at_once=arguments.at_once,
         prefetch=arguments.prefetch,
         probe=arguments.probe,
         probe_interval=arguments.probe_interval,
@@ -141,6 +153,23 @@ def read_options(arguments: argparse.Namespace) -> Options:
         secrets=_secret_sources(arguments),
         has_fast_recovery=not arguments.no_fast_recovery,
     )
+
+
+def _problem_at_once(arguments: argparse.Namespace) -> str:
+    """Return what is wrong with --async, or an empty text."""
+    if not 1 <= arguments.at_once <= AT_ONCE_LIMIT:
+        return f"must be from 1 to {AT_ONCE_LIMIT}"
+    if arguments.at_once == 1:
+        return ""
+    if sys.platform != "linux":
+        return "needs Linux, because other systems have no pool processes"
+    if arguments.isolation == "process":
+        return "cannot be used with --isolation process: leave one of them out"
+    if arguments.memory_limit is not None:
+        return (
+            "cannot be used with --memory-limit, because its tasks share a process: use --max-memory-per-child instead"
+        )
+    return ""
 
 
 def _size(arguments: argparse.Namespace, name: str) -> int | None:

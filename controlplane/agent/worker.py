@@ -57,8 +57,9 @@ class AgentWorker:
         self._selector.register(wakeup, selectors.EVENT_READ)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._supervisor = Supervisor(
-            self._selector, options.max_tasks_per_child, options.concurrency, options.max_memory_per_child
-        )
+            self._selector, options.max_tasks_per_child, options.concurrency, options.max_memory_per_child,
+            options.at_once,
+        )  # fmt: skip
         self._outbox = Outbox()
         self._fence = Fence()
         self._folder = Folder()
@@ -69,7 +70,7 @@ class AgentWorker:
         self._attempts = AttemptTracker(
             self._supervisor, self._outbox, options.policy, self._fence, self._checks.machine, self._folder,
             options.environment, options.task_timeout, options.memory_limit, options.secrets,
-            options.isolation, options.concurrency, options.prefetch,
+            options.isolation, options.slots, options.prefetch,
         )  # fmt: skip
         self._fenced = threading.Event()  # set by the heartbeat thread when it killed all code for the fence
         register = Register(self._client, options.read_token, options.description)

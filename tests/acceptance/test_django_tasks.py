@@ -66,3 +66,16 @@ def test_the_task_of_a_killed_worker_runs_again_and_records_the_loss(tmp_path):
         waits = ask(one, "send", "enqueue", "a@example.com")["id"]
         one.agent("postman", url, "--django", SETTINGS, "--queues", "mail", "--allow", "handler")
         assert ended(one, "send", waits)["value"] == {"sent": "a@example.com"}
+
+
+def test_with_async_many_coroutines_run_in_one_process_and_functions_run_beside_them(tmp_path):
+    with fleet(tmp_path) as one:
+        url = one.web()
+        one.agent("worker", url, "--django", SETTINGS, "--concurrency", "1", "--async", "4")
+        ids = [ask(one, "meet", "enqueue", str(tmp_path), number, 4)["id"] for number in range(3)]
+        assert ended(one, "add", ask(one, "add", "enqueue", 2, 3)["id"])["value"] == 5
+        ids.append(ask(one, "meet", "enqueue", str(tmp_path), 3, 4)["id"])
+        values = [ended(one, "meet", id)["value"] for id in ids]
+        assert len({pid for pid, _ in values}) == 1 and not any(has_users for _, has_users in values)
+        failed = ended(one, "fail", ask(one, "fail", "enqueue", "none left")["id"])
+        assert failed["errors"][0][0] == "OutOfStamps"

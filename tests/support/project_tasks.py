@@ -1,5 +1,6 @@
 """Tasks of a Django project. Import this module only when TASKS is set."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -25,6 +26,18 @@ def add(a: int, b: int = 0) -> int:
 @task
 async def add_later(a: int, b: int) -> int:
     return a + b
+
+
+@task
+async def meet(folder: str, number: int, expected: int) -> list[Any]:
+    """Wait until so many of these tasks run at once. Return the process id and if there are users."""
+    from django.contrib.auth import get_user_model
+
+    has_users = await get_user_model().objects.aexists()
+    (Path(folder) / f"meets-{number}").touch()
+    while len(list(Path(folder).glob("meets-*"))) < expected:
+        await asyncio.sleep(0.05)
+    return [os.getpid(), has_users]
 
 
 @task(priority=10, queue_name="mail")

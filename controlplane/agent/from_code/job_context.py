@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from controlplane.agent.from_code.checkpoint_file import dump_checkpoint
 from controlplane.agent.from_code.report_lines import BY_LINES, PREVIOUS, REPORTS_BY, replace_file, report_line
@@ -20,21 +20,23 @@ CURRENT: ContextVar[Mapping[str, str] | None] = ContextVar("controlplane_attempt
 
 
 class PoolState:
-    """State of a pool process, in which one attempt runs at a time."""
+    """State of a pool process."""
 
     is_pool = False
-    running: Mapping[str, str] | None = None  # variables of the attempt that runs now
+    running: ClassVar[list[Mapping[str, str]]] = []  # variables of the attempts that run now
 
 
 def begin_attempt(variables: Mapping[str, str]) -> None:
-    """Make this the attempt of the current context, and the one that may report. A pool process calls it."""
-    PoolState.running = dict(variables)
-    CURRENT.set(PoolState.running)
+    """Make this the attempt of the current context, and let it report. A pool process calls it."""
+    current = dict(variables)
+    PoolState.running.append(current)
+    CURRENT.set(current)
 
 
 def end_attempt() -> None:
-    """Drop all later reports of the attempt, for instance those of a thread that it left behind."""
-    PoolState.running = None
+    """Drop all later reports of the current context's attempt, for instance those of a thread that it left behind."""
+    current = CURRENT.get()
+    PoolState.running[:] = [one for one in PoolState.running if one is not current]
 
 
 def bind_threads() -> None:
@@ -131,7 +133,7 @@ context = JobContext()
 
 def _report(variable: str, text: str) -> None:
     path = variables().get(variable)
-    if PoolState.is_pool and CURRENT.get() is not PoolState.running:
+    if PoolState.is_pool and not any(CURRENT.get() is one for one in PoolState.running):
         return  # its attempt has ended
     with contextlib.suppress(OSError, ValueError):
         if path:

@@ -42,14 +42,9 @@ class NotAllowed(Exception):
 
 def run_callable(path: str, payload: Any, modules: str = "") -> str:
     """Call the function and return the JSON object with its result or error. Raise nothing."""
-    try:
-        function = import_function(path, modules)
-    except NotAllowed as error:
-        return _encode_problem("NOT_ALLOWED", str(error))
-    except BaseException as error:
-        if is_of_machine(error):  # the function was not called, so the job can run elsewhere
-            return f"{MACHINE_MARK.decode()}{path} cannot be imported: {error!r}"
-        return json.dumps({"error": describe_error(error)})
+    function = find_function(path, modules)
+    if isinstance(function, str):
+        return function
     try:
         result = function(payload)
         if inspect.iscoroutine(result):
@@ -57,6 +52,18 @@ def run_callable(path: str, payload: Any, modules: str = "") -> str:
     except BaseException as error:  # a SystemExit is a failure too
         return json.dumps({"error": describe_error(error)})
     return encode_result(result, path)
+
+
+def find_function(path: str, modules: str) -> Callable[[Any], Any] | str:
+    """Return the function, or the text to answer if it may not be called or cannot be imported. Raise nothing."""
+    try:
+        return import_function(path, modules)
+    except NotAllowed as error:
+        return _encode_problem("NOT_ALLOWED", str(error))
+    except BaseException as error:
+        if is_of_machine(error):  # the function was not called, so the job can run elsewhere
+            return f"{MACHINE_MARK.decode()}{path} cannot be imported: {error!r}"
+        return json.dumps({"error": describe_error(error)})
 
 
 def encode_result(result: Any, path: str) -> str:

@@ -17,6 +17,7 @@ from controlplane.agent.processes.fork_servers import ForkedProcess
 from controlplane.agent.processes.machine_errors import NUMBERS, OF_COMMAND
 
 CHUNK = 65536
+KILL_INTERVAL = 1.0  # seconds between two tries to kill a process
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ChildExit:
 
     `status` is as in subprocess: negative for a signal. `problem` is the reason why the code could not start.
     `is_of_machine` is True if this machine is at fault. `cleanup_output` is what the cleanup wrote. `gave_signs` is
-    True if the code gave a sign of life.
+    True if the code gave a sign of life. `is_bystander` is True if its process was killed because of another attempt.
     """
 
     key: str
@@ -65,6 +66,7 @@ class ChildExit:
     cleanup_output: str = ""
     is_of_machine: bool = False
     gave_signs: bool = False
+    is_bystander: bool = False
 
 
 @dataclass
@@ -251,6 +253,18 @@ class ChildProcess:
             return
         for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process does not react to SIGTERM
             reaper.signal_tree(self.process.pid, number)
+
+    def kill_after(self, patience: float) -> None:
+        """Send SIGKILL now, or SIGTERM now and SIGKILL after `patience` seconds. The supervisor does the latter."""
+        now = time.monotonic()
+        if patience <= 0:
+            self.kill_child()
+            self.kill_at = now + KILL_INTERVAL
+        elif self.kill_at is None:
+            self.kill_at = now + patience
+            self.terminate()
+        else:
+            self.kill_at = min(self.kill_at, now + patience)
 
     def kill_child(self) -> None:
         """Kill all processes of the code. Continue a stopped reaper (SIGCONT), because it kills the rest."""

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from controlplane.agent.processes import attempt_mark, callable_child, reaper
+from controlplane.agent.processes.source_files import SourceFiles
 
 READY = b"ready"
 DESCRIPTORS = 9  # for one call: command, control, status, stdin, stdout, stderr, result, pulse, and perhaps the lock
@@ -44,27 +45,6 @@ class ForkedCall:
     modules: str
     result: int
     pulse: int
-
-
-class Sources:
-    """The source files of all imported modules, except installed ones.
-
-    If one of them changes, the next call needs a new process.
-    """
-
-    def __init__(self) -> None:
-        self._roots = tuple({os.path.join(prefix, "") for prefix in (sys.prefix, sys.base_prefix)})
-        self._times: dict[str, int | None] = {}
-        self.add_modules()
-
-    def add_modules(self) -> None:
-        """Add the files of modules that were imported since the last call."""
-        for file in {str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}:
-            if file and file not in self._times and not file.startswith(self._roots):
-                self._times[file] = _changed_at(file)
-
-    def have_changed(self) -> bool:
-        return any(_changed_at(file) != time for file, time in self._times.items())
 
 
 def import_fit(module: str) -> str:
@@ -99,7 +79,7 @@ def serve(channel: socket.socket, mark: int) -> ForkedCall | None:
 
     Each forked process returns from this function with its call. `mark` is the address from attempt_mark.reserve().
     """
-    sources = Sources()
+    sources = SourceFiles()
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, 16, DESCRIPTORS)
         if not message:
@@ -213,13 +193,6 @@ def _unshareable() -> set[tuple[int, int]]:
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISCHR(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             files.add((int(name), status.st_ino))
     return files
-
-
-def _changed_at(file: str) -> int | None:
-    try:
-        return os.stat(file).st_mtime_ns
-    except OSError:
-        return None
 
 
 def _close(*descriptors: int) -> None:

@@ -55,16 +55,13 @@ class Pool:
 
     def begin(self, call: PooledCall) -> None:
         """Run a call in a process that is ready, or in a new one. Raise OSError if none can be started."""
-        environment = frozenset(
-            (name, value) for name, value in call.command.env.items() if name not in call.command.variables
-        )
-        of_kind = [one for one in self._members.values() if one.environment == environment and not one.call]
+        of_kind = [one for one in self._members.values() if one.environment == call.environment and not one.call]
         idle = [one for one in of_kind if one.is_idle]
         starting = [one for one in of_kind if not (one.is_ready or one.is_retired or one.is_killed)]
         # The process that was used last has the most in its caches.
         member = max(idle, key=lambda one: one.calls) if idle else next(iter(starting), None)
         if member is None:
-            member = self._start(environment)
+            member = self._start(call.environment)
         self._assign(member, call)
 
     def member_of(self, key: str) -> PoolMember | None:
@@ -75,14 +72,16 @@ class Pool:
         member = self._by_call.get(key)
         return self.host.get_child(member.key) if member else None
 
-    def kill(self, key: str) -> bool:
-        """Note that the process of a call is being killed. Return False if the call has ended already."""
+    def kill(self, key: str, patience: float = 0.0) -> bool:
+        """Kill the process of a call, after `patience` seconds. Return False if the call has ended already."""
         member = self._by_call[key]
-        if child := self.host.get_child(member.key):
-            self._read_answers(member, child)
+        if (child := self.host.get_child(member.key)) is None:
+            return False
+        self._read_answers(member, child)
         if self._by_call.get(key) is not member or member.result:
             return False
         member.is_killed = True
+        child.kill_after(patience)
         return True
 
     def take_ended(self) -> list[ChildExit]:

@@ -18,7 +18,6 @@ import importlib
 import json
 import os
 import sys
-import time
 from contextlib import suppress
 from typing import IO, Any
 
@@ -26,11 +25,10 @@ from controlplane.agent.from_code import job_context
 from controlplane.agent.from_code.pulse import start_pulse
 from controlplane.agent.processes import callable_child, pool_django
 from controlplane.agent.processes.callable_child import SUCCESS
-from controlplane.agent.processes.fork_server import Sources
+from controlplane.agent.processes.source_files import SourceFiles
 from controlplane.agent.processes.surroundings import Surroundings
 
 QUIET_AFTER = 1.0  # seconds without a call, after which database connections are closed
-LOOK_SHARE = 100  # looks at source files may take this part of the time
 
 
 class PoolProcess:
@@ -43,7 +41,7 @@ class PoolProcess:
         for module in first["preload"]:
             with suppress(Exception):
                 importlib.import_module(module)
-        self._sources, self._next_look_at, self._modules = Sources(), 0.0, len(sys.modules)
+        self._sources = SourceFiles()
         self._surroundings = Surroundings(first["max_memory"])
         self._answer(b"R")
         while True:
@@ -55,7 +53,7 @@ class PoolProcess:
 
     def _serve_call(self, call: dict[str, Any], payload: bytes) -> None:
         key = call["id"].encode()
-        if self._have_sources_changed():
+        if self._sources.are_found_changed():
             self._answer(b"N %s its source files have changed" % key)
             return
         os.pwrite(self._begun, key + b"\n", 0)
@@ -67,7 +65,6 @@ class PoolProcess:
         os.environ.update(variables)
         pool_django.begin()
         text = contextvars.copy_context().run(self._call, path, payload, call["modules"], variables)
-        job_context.end_attempt()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
@@ -77,23 +74,15 @@ class PoolProcess:
         except Exception as error:  # the result must not be lost
             why = f"what it left behind cannot be found: {error!r}"
         result = text.encode(errors="surrogatepass").replace(b"\n", b" ")
-        if len(sys.modules) != self._modules:
-            self._sources.add_modules()
-            self._modules = len(sys.modules)
+        self._sources.add_modules()
         self._answer(b"E %s %s\t%s" % (key, why.replace("\t", " ").replace("\n", " ").encode(errors="replace"), result))
 
     def _call(self, path: str, payload: bytes, modules: str, variables: dict[str, str]) -> str:
         job_context.begin_attempt(variables)
-        return callable_child.run_callable(path, json.loads(payload), modules)
-
-    def _have_sources_changed(self) -> bool:
-        began = time.monotonic()
-        if began < self._next_look_at:
-            return False
-        changed = self._sources.have_changed()
-        now = time.monotonic()
-        self._next_look_at = now + LOOK_SHARE * (now - began)
-        return changed
+        try:
+            return callable_child.run_callable(path, json.loads(payload), modules)
+        finally:
+            job_context.end_attempt()
 
     def _answer(self, line: bytes) -> None:
         rest = memoryview(line + b"\n")

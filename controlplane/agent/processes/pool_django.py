@@ -32,11 +32,17 @@ def wait_for_call(calls: IO[bytes], patience: float) -> None:
     With CONN_MAX_AGE 0 a connection lasts as long as attempts follow each other without a pause.
     """
     django = sys.modules.get("django.db")
-    if django is None or not (kept := [one for one in _connections(django) if one.connection is not None]):
+    if django is None or not any(one.connection is not None for one in _connections(django)):
         return
     if not select.select([calls], [], [], patience)[0]:
-        for connection in kept:
-            if connection.settings_dict["CONN_MAX_AGE"] == 0:
+        close_idle()
+
+
+def close_idle() -> None:
+    """Close the connections of this thread that no setting keeps open."""
+    if django := sys.modules.get("django.db"):
+        for connection in _connections(django):
+            if connection.connection is not None and connection.settings_dict["CONN_MAX_AGE"] == 0:
                 connection.close()
 
 

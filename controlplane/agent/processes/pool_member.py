@@ -23,6 +23,12 @@ class PooledCall:
     def module(self) -> str:
         return self.command.module or ""
 
+    @property
+    def environment(self) -> Environment:
+        """Return the variables that do not belong to the attempt."""
+        command = self.command
+        return frozenset((name, value) for name, value in command.env.items() if name not in command.variables)
+
     def describe(self) -> dict[str, str]:
         return {"attempt": self.key, "job": self.command.variables.get("JOB_ID", "")}
 

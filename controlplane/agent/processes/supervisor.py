@@ -19,6 +19,7 @@ import structlog
 from controlplane.agent.limits import RESULT_KEPT
 from controlplane.agent.processes import attempt_mark, process_view, reaper
 from controlplane.agent.processes.child_process import (
+    KILL_INTERVAL,
     AnswerLines,
     CallFeed,
     ChildCommand,
@@ -29,13 +30,13 @@ from controlplane.agent.processes.child_process import (
 )
 from controlplane.agent.processes.child_start import OutputHandler, start_below_reaper
 from controlplane.agent.processes.fork_servers import ForkServer, ForkServers
+from controlplane.agent.processes.loop_pool import LoopPool
 from controlplane.agent.processes.pool import Pool
 from controlplane.agent.processes.pool_member import PooledCall
 from controlplane.agent.processes.server_file import ServerFile
 from controlplane.agent.processes.strays import Strays
 
 log = structlog.get_logger()
-KILL_INTERVAL = 1.0  # seconds between two tries to kill a process
 STRAYS_INTERVAL = 0.01  # seconds between two looks at processes that a killed reaper left behind
 CLEANUP = "cleanup:"  # prefix of the key for the cleanup of a child whose reaper was killed
 RETIRE_TIMEOUT = 1.0  # seconds for pool processes to end by themselves when the agent ends
@@ -54,16 +55,22 @@ class Supervisor:
         calls_per_process: int = 1,
         slots: int = 1,
         memory_per_process: int | None = None,
+        coroutines_per_process: int = 1,
     ) -> None:
         """`calls_per_process` limits the calls of a pool process, and those that are forked from one process (Linux).
 
-        `slots` is the number of attempts that run at once. `memory_per_process` (bytes) limits pool processes.
+        `slots` is the number of processes that run attempts at once. `memory_per_process` (bytes) limits pool
+        processes. With `coroutines_per_process` above 1, each of them runs that many attempts at once.
         """
         self._selector = selector
         is_warm = calls_per_process > 1 and sys.platform == "linux"
         self._fork_servers = ForkServers(calls_per_process) if is_warm else None
         is_linux = sys.platform == "linux"
-        self._pool = Pool(self, slots, calls_per_process, memory_per_process) if is_linux else None
+        self._pool: Pool | LoopPool | None = None
+        if is_linux and coroutines_per_process > 1:
+            self._pool = LoopPool(self, slots, coroutines_per_process, calls_per_process, memory_per_process)
+        elif is_linux:
+            self._pool = Pool(self, slots, calls_per_process, memory_per_process)
         self._children: dict[str, ChildProcess] = {}
         self._lock = threading.Lock()  # never reap a child while another thread signals it
         self._fence = b"=\n"
@@ -190,17 +197,9 @@ class Supervisor:
         child = self.get_child(key)
         if child is None or child.has_exited_by_itself():
             return False
-        if key not in self._children and self._pool and not self._pool.kill(key):
-            return False
-        now = time.monotonic()
-        if patience <= 0:
-            child.kill_child()
-            child.kill_at = now + KILL_INTERVAL
-        elif child.kill_at is None:
-            child.kill_at = now + patience
-            child.terminate()
-        else:
-            child.kill_at = min(child.kill_at, now + patience)
+        if key not in self._children and self._pool:
+            return self._pool.kill(key, patience)
+        child.kill_after(patience)
         return True
 
     def kill_all_children(self) -> None:
