@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Func, JSONField, Prefetch
+from django.db.models import F, FloatField, Func, JSONField, Prefetch
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, WorkerJob
@@ -23,15 +23,48 @@ SUPERSEDED_REPORTS = """(
      where l.job_id = %(expressions)s)"""
 
 
+RECENT = 1000
+"""Number of ended jobs among which jobs of the same function are looked for."""
+ALIKE, LEAST_ALIKE = 30, 5
+"""Most and least number of such jobs for a median."""
+
+USUAL_SECONDS = """(
+    select percentile_cont(0.5) within group (order by alike.seconds)
+      from jobs_workerjob j
+     cross join lateral (
+           select extract(epoch from a.finished_at - a.started_at)::float8 as seconds
+             from (select p.* from jobs_workerjob p
+                    where p.finished_at is not null order by p.finished_at desc limit %(recent)s) recent
+             join jobs_attempt a on a.job_id = recent.id and a.state = 'COMPLETED'
+            where recent.namespace = j.namespace and recent.state = 'COMPLETED'
+              and recent.action ->> 'type' = j.action ->> 'type' and recent.name = j.name
+              and coalesce(recent.action ->> 'path', recent.action ->> 'name', recent.action ->> 'task',
+                           recent.action ->> 'image', recent.action ->> 'command')
+                = coalesce(j.action ->> 'path', j.action ->> 'name', j.action ->> 'task', j.action ->> 'image',
+                           j.action ->> 'command')
+            limit %(alike)s) alike
+     where j.id = %(expressions)s and j.state = 'RUNNING' and j.attempt_id is not null
+    having count(*) >= %(least_alike)s)"""
+
+
 def job_details(job: UUID, lines: int) -> DetailedJob | None:
     """Return a job with its attempts for its page, or None if it does not exist.
 
-    It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`.
+    It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`. A running one
+    has `usual_seconds`: the median duration of recent jobs of the same function, or None if there are too few.
     """
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
         now=ClockTimestamp(),
         superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
+        usual_seconds=Func(
+            F("pk"),
+            template=USUAL_SECONDS,
+            recent=RECENT,
+            alike=ALIKE,
+            least_alike=LEAST_ALIKE,
+            output_field=FloatField(null=True),
+        ),
         child_execution=CHILD_EXECUTION,
         resubmitted_as=LAST_RESUBMISSION,
         action_events=action_events(Subject.JOB),

@@ -56,6 +56,7 @@ class DetailedJob(WorkerJob):
     child_execution: UUID | None
     superseded_reports: list[dict[str, Any]]
     log: list[dict[str, Any]] | None
+    usual_seconds: float | None
     flags: list[str]
     parked_by: dict[str, str] | None
     left_out: list[str]

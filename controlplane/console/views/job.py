@@ -32,6 +32,7 @@ from controlplane.console.presenters.action_events import present_action_events
 from controlplane.console.presenters.contents import LINES_SHOWN, TEXT_SHOWN, present_content_tabs, present_contents
 from controlplane.console.presenters.job_outlook import describe_job_outlook
 from controlplane.console.presenters.job_story import tell_story, title_of_job
+from controlplane.console.presenters.job_times import describe_times
 from controlplane.console.presenters.jobs import count_losses, describe_action, short_id
 from controlplane.core.database.replica import read_past
 from controlplane.core.durations import describe_exactly
@@ -132,25 +133,6 @@ def present_timeline(job: DetailedJob) -> list[tuple[dict[str, Any], str, str | 
         rows.append((entry, format_moment(entry["at"], job.now), after, beat))
         before = entry["at"]
     return rows
-
-
-def describe_times(job: DetailedJob) -> str:
-    """Return how long a job waited before its first start, and its total run time.
-
-    A time that still grows is written in the present perfect: "has run for".
-    """
-    spans = [
-        (attempt.started_at, attempt.finished_at or job.now) for attempt in job.attempts.all() if attempt.started_at
-    ]
-    if not spans:
-        return ""
-    waited = (spans[0][0] - job.created_at).total_seconds()
-    is_running = any(attempt.started_at and not attempt.finished_at for attempt in job.attempts.all())
-    ran = sum((end - start).total_seconds() for start, end in spans)
-    times = f"Waited {describe_exactly(waited)}, {'has run for' if is_running else 'ran'} {describe_exactly(ran)}"
-    if job.state != JobState.PENDING:
-        return times
-    return f"{times}, has been waiting again for {describe_exactly((job.now - spans[-1][1]).total_seconds())}"
 
 
 ERRORS_SHOWN = 10

@@ -81,6 +81,26 @@ def test_durations_have_decimals_and_the_end_of_an_attempt_has_its_actor(submit,
     assert "by server" in seen
 
 
+def test_a_job_that_runs_longer_than_usual_or_writes_nothing_says_so(submit, worker, clock, words):
+    one = worker(max_concurrent=20)
+    for _ in range(5):
+        submit(name="nightly")
+        attempt = one.hold()
+        clock.advance(3)
+        one.complete(attempt), one.beat()
+    job, other = submit(name="nightly"), submit(name="rare")
+    first = one.hold()
+    one.hold()
+    clock.advance(5)
+    one.report({"attempt": first["id"], "event": "LOG", "stream": "STDOUT", "lines": ["begins"]})
+    assert "has run for 5.00 s " in words(f"jobs/{job['id']}/")
+    clock.advance(7)
+    assert "has run for 12.0 s, 4 × as long as usual (3.00 s) " in words(f"jobs/{job['id']}/")
+    clock.advance(60)
+    assert "24 × as long as usual (3.00 s); no output for 1 min 7 s" in words(f"jobs/{job['id']}/")
+    assert "usual" not in words(f"jobs/{other['id']}/")
+
+
 def test_what_waits_again_does_not_read_as_if_it_had_waited_once(submit, worker, clock, words):
     job, one = submit(), worker()
     clock.advance(1.25), one.hold()
