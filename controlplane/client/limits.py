@@ -17,6 +17,7 @@ class LimitCalls(Session):
     ) -> Limit:  # fmt: skip
         """Set the rule of a key such as `stripe`, or of each key under a prefix, such as `customer:*`.
 
+        The rules `action:orders.charge`, `tag:gpu` and `namespace:red` limit jobs that never named them.
         At most `running` slots are held at once, and at most `starts` jobs start in `per_seconds`. The rule replaces
         the one that is there, and acts at once.
         """

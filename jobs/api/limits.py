@@ -67,6 +67,9 @@ class LimitView(LimitCall):
     def put(self, request: Request, pattern: str) -> Response:
         """Set the rule of a key, or of each key under a prefix (`customer:*`). It acts at once.
 
+        The rules `action:NAME`, `tag:TAG` and `namespace:NAME` limit jobs that never named them. An action is named by
+        its type or by what it runs: path, handler, task or image. Such a rule counts what runs already.
+
         A rule of the namespace `default` counts for the jobs of all namespaces, another one for those of its own.
         """
         body = validate_body(LimitRequest, request.data)

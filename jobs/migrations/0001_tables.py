@@ -216,6 +216,7 @@ class Migration(migrations.Migration):
             options={
                 'default_permissions': (),
                 'constraints': [models.UniqueConstraint(fields=('namespace', 'pattern'), name='limitrule_once'), models.CheckConstraint(condition=models.Q(models.Q(('per_seconds__isnull', True), ('starts__isnull', True)), models.Q(('per_seconds__isnull', False), ('starts__isnull', False)), _connector='OR'), name='limitrule_starts_in_seconds')],
+                'indexes': [models.Index(condition=models.Q(('pattern__regex', '^(action|tag|namespace):')), fields=['pattern'], name='limitrule_by_content')],
             },
         ),
         migrations.CreateModel(

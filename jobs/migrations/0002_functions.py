@@ -155,6 +155,31 @@ CREATE FUNCTION limit_patterns(key text) RETURNS text[] LANGUAGE sql IMMUTABLE S
                SELECT left(key, place) || '*' FROM generate_series(length(key), 1, -1) place WHERE substr(key, place, 1) = ':')
 $$;
 """
+KEYS_OF_JOB = """
+-- Return the keys of the namespace, the action and the tags of a job, by which rules may limit it.
+CREATE FUNCTION keys_of_job(namespace text, names text[], tags text[]) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT array['namespace:' || namespace] || array(SELECT 'action:' || name FROM unnest(names) name WHERE name IS NOT NULL)
+           || array(SELECT 'tag:' || tag FROM unnest(tags) tag)
+$$;
+"""
+LIMITS_WITH_RULES = """
+-- Return the slots that a job needs: those of the keys that it names, and one for each key that a rule by action, tag or
+-- namespace limits. Keys of former rules are left out. Null: it needs none.
+CREATE FUNCTION limits_with_rules(limits jsonb, of_namespace text, names text[], tags text[])
+RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN nullif(
+        coalesce((SELECT jsonb_object_agg(named.key, named.value) FROM jsonb_each(limits) named
+                   WHERE named.key !~ '^(action|tag|namespace):'), '{}')
+        || coalesce((SELECT jsonb_object_agg(key, 1) FROM unnest(keys_of_job(of_namespace, names, tags)) key
+                      WHERE EXISTS (
+                            SELECT FROM jobs_limitrule r
+                             WHERE r.pattern = ANY(limit_patterns(key)) AND r.namespace IN ('default', of_namespace)
+                               AND (r.running IS NOT NULL OR r.starts IS NOT NULL))), '{}'),
+        '{}');
+END
+$$;
+"""
 LIMITS_OF = """
 -- Return the limits of a key for the jobs of a namespace, with what is used of each. A rule of the namespace `default`
 -- counts for all namespaces, and each other one for its own. The most specific rule counts, field by field. A mark of a
@@ -262,6 +287,8 @@ FUNCTIONS = {
     "wait_problem(jsonb, jsonb)": WAIT_PROBLEM,
     "resolved_step(jsonb, text, jsonb, jsonb, jsonb)": RESOLVED_STEP,
     "limit_patterns(text)": LIMIT_PATTERNS,
+    "keys_of_job(text, text[], text[])": KEYS_OF_JOB,
+    "limits_with_rules(jsonb, text, text[], text[])": LIMITS_WITH_RULES,
     "limits_of(text, text)": LIMITS_OF,
     "limit_room(text, text)": LIMIT_ROOM,
     "parked_at_submission(jsonb, text, timestamptz)": PARKED_AT_SUBMISSION,

@@ -12,7 +12,7 @@ from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.holds import Hold
 from jobs.models.jobs import WorkerJob
-from jobs.models.limits import LimitBucket, LimitRule, LimitSlot, LimitTurn
+from jobs.models.limits import LimitBucket, LimitRule, LimitSlot, LimitTurn, named_limits
 from jobs.models.signals import Signal
 from jobs.models.stored import StoredBytes
 from jobs.models.taken import TakenAttempt
@@ -45,4 +45,5 @@ __all__ = [
     "Trigger",
     "TriggerSlot",
     "WorkerJob",
+    "named_limits",
 ]

@@ -6,6 +6,16 @@ from django.db.models import Q
 from controlplane.core.model_fields import ClockTimestamp, Uuid7
 from liveness.models import DEFAULT_NAMESPACE
 
+RESERVED = ("action:", "tag:", "namespace:")
+"""Keys that rules add to jobs. A job must not name them."""
+IS_BY_CONTENT = Q(pattern__regex=f"^({'|'.join(kind[:-1] for kind in RESERVED)}):")
+"""Rules by action, tag or namespace."""
+
+
+def named_limits(limits: dict[str, int] | None) -> dict[str, int] | None:
+    """Return the limits of a job that its submitter named, without those that rules added."""
+    return {key: slots for key, slots in (limits or {}).items() if not key.startswith(RESERVED)} or None
+
 
 class LimitRule(models.Model):
     """Rule of a key, or of each key under a prefix. Its fields may be null: then a less specific rule counts.
@@ -33,6 +43,10 @@ class LimitRule(models.Model):
                 | Q(starts__isnull=False, per_seconds__isnull=False),
                 name="limitrule_starts_in_seconds",
             ),
+        ]
+        indexes = [
+            # A claim looks whether there is such a rule.
+            models.Index(fields=["pattern"], name="limitrule_by_content", condition=IS_BY_CONTENT),
         ]
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Changes of jobs that wait: their priority, the time from which they may start, tags, timeout, retries, payload
 and limits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -19,7 +19,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs import tags
 from jobs.conf import conf
 from jobs.errors import AlreadyStarted, CeleryTask, ImpossibleChange, JobUnknown, StepHasChild
-from jobs.models import StoredBytes, WorkerJob
+from jobs.models import StoredBytes, WorkerJob, named_limits
 from jobs.services import drafts, limits, stored_bytes, waiting_tag_sets
 from jobs.services.hints import announce_work
 from jobs.services.refusals import refuse_over_quota, refuse_too_many_tag_sets
@@ -62,9 +62,10 @@ def change_job(
     client = owner if is_limited else None
     now = sql.read_clock.fetch_only_row().now
     wanted = {name: read_value(name, value, now) for name, value in changes.items()}
-    old = {name: getattr(row, name) for name, value in wanted.items() if differs(getattr(row, name), value)}
+    old = {name: now_is for name, value in wanted.items() if differs(now_is := read_field(row, name), value)}
     if not old:
         return
+    keys = {*(row.limits or {}), *(wanted.get("limits") or {})}
     for name in old:
         setattr(row, name, wanted[name])
     fields = set(old)
@@ -87,9 +88,11 @@ def change_job(
         row.pending_observed = ObservedNow()
         fields |= {"required_tags", "pending_observed"}
         limit_tag_sets(row, client)
-    fields |= pass_turns(row, old)
+    fields |= pass_turns(row, keys, fields)
     before = stored_size(job) if "payload" in old else 0
     row.save(update_fields=sorted(fields))
+    if fields & {"limits", "tags"}:
+        sql.park_jobs_of_rule.fetch_rows(jobs=[job])
     if "payload" in old:
         count_bytes(row, client, stored_size(job) - before)
     record_action("change_job", by, note, ActionSubject(SubjectType.JOB, job), changes=shown)
@@ -98,13 +101,16 @@ def change_job(
     limits.settle_soon()
 
 
-def pass_turns(row: WorkerJob, old: Mapping[str, Any]) -> set[str]:
-    """Unpark a job whose place among the jobs of its keys changes, and return the fields to save.
+def read_field(row: WorkerJob, name: str) -> Any:
+    return named_limits(row.limits) if name == "limits" else getattr(row, name)
+
+
+def pass_turns(row: WorkerJob, keys: Set[str], changed: Set[str]) -> set[str]:
+    """Unpark a job whose place among the jobs of its old and new keys changes, and return the fields to save.
 
     The settlement after the commit parks it again if it has no slot.
     """
-    keys = {*(row.limits or {}), *(old.get("limits") or {})}
-    if not keys or not old.keys() & {"limits", "priority", "available_at", "tags"}:
+    if not keys or not changed & {"limits", "priority", "available_at", "tags"}:
         return set()
     sql.note_turns.fetch_rows(keys=sorted(keys))
     if "limit" not in (row.parked_by or {}):

@@ -5,9 +5,10 @@ from uuid import UUID
 
 from controlplane.core.prepared import fetch_prepared_rows
 from jobs.conf import conf
-from jobs.services import drafts, holds
+from jobs.services import drafts, holds, limits
 from jobs.services.hints import announce_new_work
 from jobs.sql import sql
+from jobs.sql.rows.enqueueing import EnqueuedJob
 from jobs.states import Unmatched
 from liveness.models import DEFAULT_NAMESPACE, PROJECT_DIGEST
 from liveness.services import tokens
@@ -25,15 +26,16 @@ def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:
     Raises OnHold.
     """
     packed = drafts.dump_sorted_json([{**row, "place": place} for place, row in enumerate(rows)])
-    ids = store_rows(packed)
-    if len(ids) < len(rows):  # the project had no token yet, or a hold refuses the jobs
+    stored = store_rows(packed)
+    if len(stored) < len(rows):  # the project had no token yet, or a hold refuses the jobs
         tokens.get_project_token()
         holds.refuse_jobs_on_hold(rows, DEFAULT_NAMESPACE)
-        ids = store_rows(packed)
+        stored = store_rows(packed)
     announce_new_work()
-    return ids
+    if any(row.is_parked for row in stored):
+        limits.settle_soon()
+    return [row.id for row in stored]
 
 
-def store_rows(packed: str) -> list[UUID]:
-    rows = fetch_prepared_rows(sql.enqueue_jobs, jobs=packed, owner=PROJECT_DIGEST, namespace=DEFAULT_NAMESPACE)
-    return [row.id for row in rows]
+def store_rows(packed: str) -> list[EnqueuedJob]:
+    return fetch_prepared_rows(sql.enqueue_jobs, jobs=packed, owner=PROJECT_DIGEST, namespace=DEFAULT_NAMESPACE)

@@ -180,7 +180,8 @@ class Wanted:
 
     def build_submitted(self, draft: dict[str, Any], row: SubmittedJob) -> Submitted:
         namespace = self.submitter_of(draft).namespace
-        untouched = UntouchedJob(row, self.kind, namespace, draft) if stays_untouched(draft) else None
+        is_untouched = stays_untouched(draft) and not row.is_parked
+        untouched = UntouchedJob(row, self.kind, namespace, draft) if is_untouched else None
         return Submitted(row.id, True, untouched)
 
 
@@ -248,7 +249,7 @@ def note_stored(wanted: Wanted, stored: list[SubmittedJob]) -> dict[int, Submitt
     rows = {row.place: row for row in stored}
     if stored:
         announce_new_work()
-        if any("limits" in draft for draft in wanted.drafts):
+        if any(row.is_parked for row in stored):
             limits.settle_soon()
     new: dict[int, list[dict[str, Any]]] = {}
     for draft in wanted.drafts:

@@ -16,6 +16,7 @@ define_states(
 )
 define_numbers(
     SUMS_LOCK=0x636F6E74726F6C62,  # key of an advisory lock; no other program may use it in this database
+    RULES_LOCK=0x636F6E74726F6C6C,  # another one
     BINS_PER_DOUBLING=history.BINS_PER_DOUBLING,
     KEYS_KEPT=history.KEYS_KEPT,
     FLOOR_AGE=1,  # longest duration of a submission's transaction in seconds

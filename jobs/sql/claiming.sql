@@ -1,9 +1,14 @@
 -- statement: lock_server
 -- Lock the row of a server before `claim_jobs`, in the same round trip. Claims of one server then run one after the
--- other, and its state and capacity cannot change during a claim.
+-- other, and its state and capacity cannot change during a claim. Nor can a rule by action, tag or namespace be set during
+-- a claim: see `lock_rules`.
 -- takes: server uuid
 -- returns: id uuid
-select s.id from liveness_server s where s.id = %(server)s for no key update
+select s.id
+  from (select pg_advisory_xact_lock_shared({{RULES_LOCK}}) offset 0) locked
+ cross join liveness_server s
+ where s.id = %(server)s
+   for no key update of s
 
 -- statement: claim_jobs
 -- Give a worker jobs that it can and may run, by priority, then age. Called for each claim, after `lock_server`.
@@ -81,7 +86,7 @@ picked_jobs as (
                     order by segments.most desc) segment
             cross join lateral (
                   select * from (
-                   select j.id, j.priority, j.available_at, j.limits
+                   select j.id, j.priority, j.available_at, {{all_limits(j)}} as limits
                      from jobs_workerjob j
                     where segment.id is not null and j.state = 'PENDING' and j.parked_by is null
                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority = segment.most
@@ -92,7 +97,7 @@ picked_jobs as (
                       for no key update skip locked) of_priority
                    union all
                   select * from (
-                   select j.id, j.priority, j.available_at, j.limits
+                   select j.id, j.priority, j.available_at, {{all_limits(j)}} as limits
                      from jobs_workerjob j
                     where segment.id is null and j.state = 'PENDING' and j.parked_by is null
                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority <= segment.most
@@ -145,8 +150,8 @@ granted_slots as materialized (
 ),
 parked_jobs as (
     update jobs_workerjob j
-       set parked_by = jsonb_build_object('limit', granted_slots.missing)
-      from granted_slots
+       set parked_by = jsonb_build_object('limit', granted_slots.missing), limits = fitting.limits
+      from granted_slots join fitting on fitting.job_id = granted_slots.job
      where j.id = any(array[granted_slots.job]) and granted_slots.missing is not null
  returning j.limits
 ),
@@ -155,7 +160,9 @@ new_turns as (
 ),
 claimed_jobs as (
     update jobs_workerjob j
-       set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = j.attempt_count + 1
+       set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = j.attempt_count + 1,
+           limits = case when (select {{rules_add_keys}}) then (select fitting.limits from fitting where fitting.job_id = j.id)
+                         else j.limits end
      where j.id = any(array(select job_id from fitting
                              where limits is null or job_id in (select job from granted_slots where missing is null)))
  returning j.attempt_id as id, j.attempt_count as number, j.id as job_id, j.limits, j.namespace

@@ -261,12 +261,33 @@ end)
     when 'queue' then 'queue:' || h.value = any(q.required_tags)
     else false end)
 
+-- rule: action_names(j)
+-- the names by which holds and limits know the action of job j: its type, and its path, name, task or image. A Django task
+-- has its own name, too. Some are null
+array[j.action ->> 'type', j.action ->> 'path', j.action ->> 'name', j.action ->> 'task', j.action ->> 'image',
+      case when j.action ->> 'name' = 'django-task' then j.name end]
+
+-- rule: rules_add_keys
+-- true if a rule limits an action, a tag or a namespace, so that jobs have keys that they do not name. The first condition
+-- is that of the index limitrule_by_content
+exists (select from jobs_limitrule r
+         where r.pattern ~ '^(action|tag|namespace):' and (r.running is not null or r.starts is not null))
+
+-- rule: all_limits(j)
+-- the slots that job j needs, by key: of the keys that it names, and of those that rules add (null: none)
+case when (select {{rules_add_keys}}) and not {{needs_no_worker(j)}}
+     then limits_with_rules(j.limits, j.namespace, {{action_names(j)}}, j.required_tags) else j.limits end
+
+-- rule: is_limited_by_pattern(j)
+-- true if the `pattern` of a rule in `namespace` is about the action, a tag or the namespace of job j
+(j.kind <> 'CELERY' and not {{needs_no_worker(j)}} and %(namespace)s in ('default', j.namespace)
+ and exists (select from unnest(keys_of_job(j.namespace, {{action_names(j)}}, j.required_tags)) key
+              where key = %(pattern)s or right(%(pattern)s, 2) = ':*' and starts_with(key, left(%(pattern)s, -1))))
+
 -- rule: covers_content(h, j)
 -- true if hold h is about the action of job j (its type or what it runs) or a limit key of it
 ((h.namespace is null or h.namespace = j.namespace) and case h.kind
-    when 'action' then coalesce(h.value in (
-        j.action ->> 'type', j.action ->> 'path', j.action ->> 'name', j.action ->> 'task', j.action ->> 'image',
-        case when j.action ->> 'name' = 'django-task' then j.name end), false)
+    when 'action' then coalesce(h.value = any({{action_names(j)}}), false)
     when 'limit' then coalesce(jsonb_exists(j.limits, h.value), false)
     else false end)
 
@@ -332,10 +353,10 @@ name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker
         retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits
 
 -- rule: job_values
--- values of `job_columns` from fields in JSON. A missing field gets the value of submitted.DEFAULTS
+-- values of `job_columns` from the fields of `submitted` in JSON. A missing field gets the value of submitted.DEFAULTS
 coalesce(name, ''), action, payload, coalesce(tags, '{}'), required_tags, coalesce(priority, 0), timeout_seconds,
         on_worker_lost, coalesce(unmatched, 'fail'), coalesce(max_retries, 0), coalesce(retry_delay_seconds, 0),
-        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation, limits
+        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation, {{all_limits(submitted)}}
 
 -- rule: job_columns_in_json
 -- fields of `job_columns` in JSON; each may be missing

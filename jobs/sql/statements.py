@@ -9,6 +9,7 @@ from jobs.sql.rows import (
     changes,
     claiming,
     clock,
+    enqueueing,
     execution_repair,
     executions,
     failover,
@@ -17,6 +18,7 @@ from jobs.sql.rows import (
     history,
     holds,
     interventions,
+    limit_rules,
     limits,
     liveness_check,
     propagation,
@@ -80,7 +82,7 @@ class JobsStatements(Statements):
     claim_jobs: Statement[claiming.GivenAttempt]
     follow_clock: Statement[clock.FollowClockRow]
     read_clock: Statement[clock.ReadClockRow]
-    enqueue_jobs: Statement[IdRow]
+    enqueue_jobs: Statement[enqueueing.EnqueuedJob]
     find_stalled_executions: Statement[IdRow]
     find_stalled_jobs: Statement[execution_repair.FindStalledJobsRow]
     find_stalled_evaluations: Statement[IdRow]
@@ -125,16 +127,20 @@ class JobsStatements(Statements):
     ask_to_send_task: Statement[IdRow]
     resubmit_ended_job: Statement[interventions.ResubmitEndedJobRow]
     resubmit_ended_job_counted: Statement[interventions.ResubmitEndedJobRow]
-    take_turns: Statement[limits.LimitKey]
-    note_turns: Statement[limits.LimitKey]
+    lock_rules: Statement[limit_rules.LockedRules]
+    count_running_jobs: Statement[limit_rules.CountedSlots]
+    list_jobs_of_rule: Statement[IdRow]
+    park_jobs_of_rule: Statement[limit_rules.LimitKey]
+    take_turns: Statement[limit_rules.LimitKey]
+    note_turns: Statement[limit_rules.LimitKey]
     lock_limit_keys: Statement[limits.LockedLimitKeys]
     settle_keys: Statement[limits.SettledKeys]
-    list_parked_keys: Statement[limits.LimitKey]
+    list_parked_keys: Statement[limit_rules.LimitKey]
     free_slots: Statement[limits.FreedSlot]
-    pass_turns_of_pattern: Statement[limits.LimitKey]
+    pass_turns_of_pattern: Statement[limit_rules.LimitKey]
     list_limit_keys: Statement[limits.UsedLimitKey]
     count_limit_repairs: Statement[limits.CountedRepair]
-    drop_full_buckets: Statement[limits.LimitKey]
+    drop_full_buckets: Statement[limit_rules.LimitKey]
     retire_servers: Statement[liveness_check.RetiredServer]
     note_empty_servers: Statement[liveness_check.NoteEmptyServersRow]
     lock_roots: Statement[IdRow]

@@ -22,7 +22,7 @@ select set_config('lock_timeout', case when session.lock_wait between interval '
 --   unmatched_after float8, waiting_limit int, tag_sets_limit int, largest int, only_if_clear bool
 -- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, tag_sets bigint, stored bigint, action jsonb,
 --   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]|null,
---   without_worker jsonb|null, on_hold jsonb|null, hold uuid|null
+--   without_worker jsonb|null, on_hold jsonb|null, hold uuid|null, is_parked bool
 -- row: SubmittedJob
 -- counted: stored_limit bigint
 with submitted as materialized (
@@ -45,8 +45,8 @@ new_jobs as (
     insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, parked_by, {{job_columns}})
     select id, submitted.owner, namespace, %(kind)s, key, decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()),
            (select observed_now()),
-           case when limits is not null then parked_at_submission(limits, namespace, available_at) end, {{job_values}}
-      from submitted
+           case when needed.limits is not null then parked_at_submission(needed.limits, namespace, available_at) end, {{job_values}}
+      from submitted cross join lateral (select {{all_limits(submitted)}} as limits offset 0) needed
      where not %(only_if_clear)s
         or not exists (select from tags_without_worker)
            and not exists (select from refusing_holds r where r.place = submitted.place)
@@ -82,7 +82,7 @@ select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submi
                                  case when too_large.payload then 'payload' end], null), '{}') as left_out,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker,
        (select to_jsonb(r) from refusing_holds r where r.place = submitted.place) as on_hold,
-       {{hold_of_new(submitted)}} as hold
+       {{hold_of_new(submitted)}} as hold, new_jobs.parked_by is not null as is_parked
   from new_jobs join submitted using (id) join submitters on submitters.submitter = coalesce(submitted.submitter, 1)
  cross join lateral (
        select coalesce(octet_length(new_jobs.action::text) > %(largest)s, false) as action,

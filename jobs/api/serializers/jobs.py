@@ -27,7 +27,7 @@ from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.limits import LimitsField
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
-from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.models import Attempt, LateReport, WorkerJob, named_limits
 from jobs.selectors.contents import LARGE
 from jobs.selectors.job_search import jobs_with_text
 from jobs.selectors.jobs import flagged_job_ids, jobs_with_flags
@@ -241,7 +241,7 @@ class JobAnswer(ModelAnswer):
 
     @extend_schema_field({"type": "object", "additionalProperties": {"type": "integer"}})
     def get_limits(self, job: WorkerJob) -> dict[str, int]:
-        return job.limits or {}
+        return named_limits(job.limits) or {}
 
     @extend_schema_field({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
     def get_parked_by(self, job: WorkerJob) -> dict[str, str] | None:

@@ -11,19 +11,25 @@ from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, TimeField, WholeField
 from jobs.models import LimitRule
+from jobs.models.limits import RESERVED
 
 KEYS_LIMIT, KEY_LENGTH, SLOTS_LIMIT = 4, 200, 1_000_000
-RESERVED = ("action:", "tag:", "namespace:")
 
 
 def find_key_problem(key: object) -> str | None:
-    """Return why a text is no key of a limit, or None."""
+    """Return why a job may not name this key of a limit, or None."""
+    if problem := find_text_problem(key):
+        return problem
+    if str(key).startswith(RESERVED):
+        return f"The key {key!r} is reserved: keys must not begin with {', '.join(RESERVED[:-1])} or {RESERVED[-1]}"
+    return None
+
+
+def find_text_problem(key: object) -> str | None:
     if not isinstance(key, str) or not 0 < len(key) <= KEY_LENGTH or not is_clean(key):
         return f"A key is a text of 1 to {KEY_LENGTH} characters on one line."
     if key.strip() != key or key.endswith(":*"):
         return f"The key {key!r} must not begin or end with a space, or end with `:*`, which is for rules."
-    if key.startswith(RESERVED):
-        return f"The key {key!r} is reserved: keys must not begin with {', '.join(RESERVED[:-1])} or {RESERVED[-1]}"
     return None
 
 
@@ -72,7 +78,9 @@ class LimitsField(serializers.Field[Any, Any, Any, Any]):
 def find_pattern_problem(pattern: str) -> str | None:
     """Return why a text is no pattern of a rule, or None."""
     key = pattern.removesuffix(":*")
-    return find_key_problem(key) or (
+    if key in RESERVED:
+        return f"The pattern {pattern!r} needs the name of the {key[:-1]} after the colon, or `*` for each."
+    return find_text_problem(key) or (
         f"The pattern {pattern!r} has a `*`, which is allowed only at its end, after a colon." if "*" in key else None
     )
 

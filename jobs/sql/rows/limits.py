@@ -4,10 +4,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 
-class LimitKey(NamedTuple):
-    key: str
-
-
 class LockedLimitKeys(NamedTuple):
     locked: int
 

@@ -26,3 +26,4 @@ class SubmittedJob(NamedTuple):
     without_worker: str | None
     on_hold: str | None
     hold: UUID | None
+    is_parked: bool
