@@ -9,10 +9,20 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 FROM, DEFAULT = "from", "default"
+OF_ITEM = (["item"], ["index"])
 PATH_START = re.compile(r"\s*(?:(?:lax|strict)\s+)?\$")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+
+
+class PathUse(NamedTuple):
+    """Part of the context that a path reads."""
+
+    steps: frozenset[str]
+    is_of_item: bool
+    """True: it reads the item of a loop or its index."""
 
 
 class WrongPath(ValueError):
@@ -47,21 +57,24 @@ def escape_name(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def list_steps(canonical: str) -> frozenset[str]:
-    """Return the keys of the steps that a path names.
+def read_use(canonical: str) -> PathUse:
+    """Return the keys of the steps that a path names, and whether it reads the item of a loop.
 
-    Raise WrongPath if a root is not followed by `inputs`, or by `steps` and a key.
+    Raise WrongPath if a root is not followed by `inputs`, by `steps` and a key, or by `item` or `index`.
     """
     tokens = [token for token in TOKEN.findall(canonical.removeprefix("strict ")) if not token.isspace()]
     steps: set[str] = set()
+    is_of_item = False
     for place, token in enumerate(tokens):
         if token == "$":  # noqa: S105 - the root of a path
             names = _names_after(tokens, place)
             if names[:1] == ["steps"] and len(names) > 1:
                 steps.add(names[1])
+            elif names[:1] in OF_ITEM:
+                is_of_item = True
             elif names[:1] != ["inputs"]:
                 raise WrongPath("must begin with $.inputs or $.steps.KEY")
-    return frozenset(steps)
+    return PathUse(frozenset(steps), is_of_item)
 
 
 def _names_after(tokens: list[str], place: int) -> list[str]:

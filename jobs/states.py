@@ -266,7 +266,7 @@ _e = ExecutionState
 
 EXECUTION_TRANSITIONS: dict[ExecutionState, set[ExecutionState]] = {
     _e.RUNNING: {_e.CANCELLING, _e.COMPLETED, _e.FAILED},
-    _e.CANCELLING: {_e.CANCELLED},
+    _e.CANCELLING: {_e.CANCELLED, _e.FAILED},
     **{ended: set() for ended in (_e.COMPLETED, _e.FAILED, _e.CANCELLED)},
 }
 EXECUTION_INITIAL = {_e.RUNNING}

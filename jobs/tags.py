@@ -8,8 +8,9 @@ WAITING_TYPES = frozenset({"wait", "approval"})
 TYPES_WITHOUT_WORKER = WAITING_TYPES | {"execution"}
 """Types of actions that the control plane starts itself."""
 TAGS_OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"]}
-TAGS_OF_TYPE |= {type: [""] for type in TYPES_WITHOUT_WORKER}
-"""The empty tag is for actions that need no worker. No server can have it, so none of them is claimed."""
+NO_WORKER = ""
+"""Tag of what needs no worker. No server can have it, so none of them is claimed."""
+TAGS_OF_TYPE |= {type: [NO_WORKER] for type in TYPES_WITHOUT_WORKER}
 
 GPU = "runtime:gpu"
 """Tag of an agent that found GPUs on its machine. Only containers need it; the GPUs of a pod are in its cluster."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from controlplane.client.loop_answers import LoopFields
+
 JobState = Literal[
     "BLOCKED", "PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "EXPIRED"
 ]  # fmt: skip
@@ -159,7 +161,7 @@ class ExecutionEvent(TypedDict):
     line: str
 
 
-class Step(TypedDict):
+class Step(LoopFields):
     key: str
     job: str
     state: JobState

@@ -101,7 +101,8 @@ def event(event: Mapping[str, Any]) -> str:
 
 def parked_words(job: Mapping[str, Any]) -> list[str]:
     """Return why a job is parked, in words."""
-    return [f"limited by {key}" for key in [(job.get("parked_by") or {}).get("limit")] if key]
+    texts = {"limit": "limited by {}", "max_parallel": "waits for other items of {}"}
+    return [texts[by].format(name) for by, name in (job.get("parked_by") or {}).items() if by in texts]
 
 
 def error_words(job: Mapping[str, Any]) -> list[str]:
@@ -143,7 +144,9 @@ def execution(item: Mapping[str, Any], out: Output) -> None:
 
 
 def place_of_step(step: Mapping[str, Any]) -> str | None:
-    """Return the server that holds a step, or what the step waits for without a worker."""
+    """Return the server that holds a step, or what the step waits for without a worker, or how far its loop is."""
+    if items := step.get("progress"):
+        return f"{items['done']} of {items['total']} items done, {items['failed']} failed"
     if wait := step.get("waiting_for"):
         event = f"for {wait['signal'] or 'an answer'} " if wait["what"] != "time" else ""
         return f"waits {event}" + (f"until {time_text(wait['until'])}" if wait["until"] else "without a limit")
@@ -186,6 +189,8 @@ def waiting_words(begins: Mapping[str, Any]) -> str:
             return f"for the hold {begins['hold']}"
         case "limit":
             return f"for a slot of {begins['limit']}"
+        case "max_parallel":
+            return f"for other items of {begins['step']}"
         case "stop":
             return f"until {begins['server']['name']} has stopped it, or must have"
     return f"until {time_text(begins['until'])}"

@@ -305,6 +305,7 @@ class Migration(migrations.Migration):
                 ('inputs', models.JSONField(db_default={}, help_text='Payload of all steps that have none.')),
                 ('outputs_from', models.JSONField(help_text='`paths`: path of each output by JSON pointer, null if it is hidden. `reads`: their steps.', null=True)),
                 ('outputs', models.JSONField(help_text='Values of its outputs at its end.', null=True)),
+                ('loop', models.JSONField(help_text='Loop whose items its steps are: `step`, `fail_fast`, perhaps `max_parallel`. Null: it is no loop.', null=True)),
                 ('state', models.TextField(db_default='RUNNING')),
                 ('open_steps', models.IntegerField(help_text='Number of steps whose end has no effect yet. Hooks do not count.')),
                 ('passed_on', models.BooleanField(db_default=False, help_text='True: its end has ended its parent step.')),
@@ -342,6 +343,7 @@ class Migration(migrations.Migration):
                 ('run_if_skipped', models.BooleanField(db_default=False, help_text='True: it runs even if a step that it depends on is skipped by a condition.')),
                 ('payload_from', models.JSONField(help_text='Path of each reference in the payload, by JSON pointer.', null=True)),
                 ('reads', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), help_text='Keys of the steps that its paths read. Null: it has no paths.', null=True, size=None)),
+                ('loop', models.JSONField(help_text='Step that runs for each item of a list: `for_each`, `fail_fast`, `required_tags` of its items, perhaps `max_parallel`. Its `items` stay until its child begins.', null=True)),
                 ('restart_of_id', models.UUIDField(help_text='Same step of the earlier run, if its execution is a restart.', null=True)),
                 ('is_kept', models.BooleanField(db_default=False, help_text='True: that step had completed. This one starts as COMPLETED, with its output.')),
                 ('waits_for', models.IntegerField(db_default=0, help_text='Number of steps it depends on that have not ended.')),
@@ -360,7 +362,7 @@ class Migration(migrations.Migration):
                 ('retry_on', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), help_text='Error codes; null: all errors of its code.', null=True, size=None)),
                 ('good_until', models.DateTimeField(help_text='Time at which it is EXPIRED if it still waits.', null=True)),
                 ('limits', models.JSONField(help_text='Slots that it needs, by key.', null=True)),
-                ('parked_by', models.JSONField(help_text='Why it may not be claimed although it is PENDING: `limit` with its key. Null: it may.', null=True)),
+                ('parked_by', models.JSONField(help_text='Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may.', null=True)),
                 ('isolation', models.TextField(help_text='Process that its code must have; null: the worker decides.', null=True)),
                 ('traceparent', models.TextField(help_text='Trace in which it was submitted (W3C).', null=True)),
                 ('attempt_traceparent', models.TextField(help_text='Span of its last started attempt, if its worker records spans.', null=True)),
@@ -676,7 +678,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('attempt_id__isnull', False), ('state__in', [jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['RUNNING']])), models.Q(models.Q(('state__in', [jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['RUNNING']]), _negated=True), ('attempt_id__isnull', True)), models.Q(('action__type__in', ['approval', 'execution', 'wait']), ('attempt_id__isnull', True), ('state', jobs.states.JobState['RUNNING'])), _connector='OR'), name='job_held_while_live'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('attempt_id__isnull', False), ('state__in', [jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['RUNNING']])), models.Q(models.Q(('state__in', [jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['RUNNING']]), _negated=True), ('attempt_id__isnull', True)), models.Q(('action__type__in', ['approval', 'execution', 'wait']), ('attempt_id__isnull', True), ('state', jobs.states.JobState['RUNNING'])), models.Q(('attempt_id__isnull', True), ('loop__isnull', False), ('state', jobs.states.JobState['RUNNING'])), _connector='OR'), name='job_held_while_live'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
@@ -752,7 +754,7 @@ class Migration(migrations.Migration):
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
-            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (('RUNNING', 'CANCELLING'), ('RUNNING', 'COMPLETED'), ('RUNNING', 'FAILED'), ('CANCELLING', 'CANCELLED')))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='acddf8536d2f830e440485ebff9d157c2b9e1e62', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_4a80f', table='jobs_execution', when='AFTER')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (('RUNNING', 'CANCELLING'), ('RUNNING', 'COMPLETED'), ('RUNNING', 'FAILED'), ('CANCELLING', 'CANCELLED'), ('CANCELLING', 'FAILED')))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='98d5844bf791609e6fad13b29abd9dad5a0f064a', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_4a80f', table='jobs_execution', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',

@@ -106,13 +106,48 @@ BEGIN
 END
 $$;
 """
+LOOP_ITEMS = """
+-- Return the list of a loop, or the code and the text of what is wrong with it. `bytes` is what each item stores besides
+-- its part of the list.
+CREATE FUNCTION loop_items(context jsonb, path text, bytes bigint, OUT items jsonb, OUT code text, OUT problem text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    found jsonb := jsonb_path_query_first(context, strict_jsonpath(path), '{}', true);
+    size bigint;
+BEGIN
+    code := 'INPUT_NOT_AVAILABLE';
+    IF found IS NULL THEN
+        problem := format('There is no list at %s', path);
+    ELSIF jsonb_typeof(found) <> 'array' THEN
+        problem := format('for_each needs a list, but the value at %s is of the type %s', path, jsonb_typeof(found));
+    ELSIF jsonb_array_length(found) > 1000 THEN
+        code := 'TOO_MANY_ITEMS';
+        problem := format('The list at %s has %s items, but at most 1000 are allowed', path, jsonb_array_length(found));
+    ELSIF octet_length(found::text) > 262144 THEN
+        problem := format('The list at %s has %s bytes, but at most 262144 are allowed', path, octet_length(found::text));
+    ELSE
+        size := octet_length(found::text) + bytes * jsonb_array_length(found);
+        IF size > 8388608 THEN
+            problem := format('The actions and payloads of the %s items at %s have %s bytes, but at most 8388608 are allowed',
+                              jsonb_array_length(found), path, size);
+        ELSE
+            items := found;
+            code := NULL;
+        END IF;
+    END IF;
+END
+$$;
+"""
 RESOLVED_STEP = """
--- Return the state in which a step leaves BLOCKED, its payload without references, and its error.
+-- Return the state in which a step leaves BLOCKED, its payload without references, and its error. A step that runs for
+-- each item of a list gets its `items`, and keeps its payload for them.
 CREATE FUNCTION resolved_step(
-    context jsonb, condition text, action jsonb, target jsonb, paths jsonb, OUT state text, OUT payload jsonb, OUT error jsonb)
+    context jsonb, condition text, for_each text, action jsonb, target jsonb, paths jsonb,
+    OUT state text, OUT payload jsonb, OUT items jsonb, OUT error jsonb)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     decision boolean;
+    code text := 'INPUT_NOT_AVAILABLE';
     problem text;
 BEGIN
     state := 'PENDING';
@@ -130,11 +165,15 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF paths IS NULL THEN
+    IF for_each IS NOT NULL THEN
+        SELECT l.items, l.code, l.problem INTO items, code, problem
+          FROM loop_items(context, for_each, octet_length(action::text) + octet_length(target::text)) l;
+    ELSIF paths IS NULL THEN
         RETURN;
+    ELSE
+        SELECT r.value, r.problem INTO payload, problem FROM resolved_references(target, paths, context, NULL) r;
     END IF;
-    SELECT r.value, r.problem INTO payload, problem FROM resolved_references(target, paths, context, NULL) r;
-    IF problem IS NULL AND action ->> 'type' = 'execution' AND jsonb_typeof(payload) <> 'object' THEN
+    IF for_each IS NULL AND problem IS NULL AND action ->> 'type' = 'execution' AND jsonb_typeof(payload) <> 'object' THEN
         problem := format('The inputs of an execution are an object, but the value at %s is not', paths ->> '');
     END IF;
     IF problem IS NULL AND action ->> 'type' IN ('wait', 'approval') THEN
@@ -143,7 +182,7 @@ BEGIN
     IF problem IS NOT NULL THEN
         state := 'FAILED';
         payload := target;
-        error := jsonb_build_object('code', 'INPUT_NOT_AVAILABLE', 'message', problem);
+        error := jsonb_build_object('code', code, 'message', problem);
     END IF;
 END
 $$;
@@ -285,7 +324,8 @@ FUNCTIONS = {
     "resolved_references(jsonb, jsonb, jsonb, jsonb)": RESOLVED_REFERENCES,
     "step_context(uuid, text[])": STEP_CONTEXT,
     "wait_problem(jsonb, jsonb)": WAIT_PROBLEM,
-    "resolved_step(jsonb, text, jsonb, jsonb, jsonb)": RESOLVED_STEP,
+    "loop_items(jsonb, text, bigint)": LOOP_ITEMS,
+    "resolved_step(jsonb, text, text, jsonb, jsonb, jsonb)": RESOLVED_STEP,
     "limit_patterns(text)": LIMIT_PATTERNS,
     "keys_of_job(text, text[], text[])": KEYS_OF_JOB,
     "limits_with_rules(jsonb, text, text[], text[])": LIMITS_WITH_RULES,

@@ -38,6 +38,10 @@ class Execution(models.Model):
         null=True, help_text="`paths`: path of each output by JSON pointer, null if it is hidden. `reads`: their steps."
     )
     outputs = models.JSONField(null=True, help_text="Values of its outputs at its end.")
+    loop = models.JSONField(
+        null=True,
+        help_text="Loop whose items its steps are: `step`, `fail_fast`, perhaps `max_parallel`. Null: it is no loop.",
+    )
 
     state = models.TextField(db_default=ExecutionState.RUNNING.value)
     open_steps = models.IntegerField(help_text="Number of steps whose end has no effect yet. Hooks do not count.")

@@ -62,6 +62,11 @@ class WorkerJob(models.Model):
     reads = ArrayField(
         models.TextField(), null=True, help_text="Keys of the steps that its paths read. Null: it has no paths."
     )
+    loop = models.JSONField(
+        null=True,
+        help_text="Step that runs for each item of a list: `for_each`, `fail_fast`, `required_tags` of its items,"
+        " perhaps `max_parallel`. Its `items` stay until its child begins.",
+    )
     restart_of_id = models.UUIDField(
         null=True, help_text="Same step of the earlier run, if its execution is a restart."
     )
@@ -96,7 +101,7 @@ class WorkerJob(models.Model):
     )
     limits = models.JSONField(null=True, help_text="Slots that it needs, by key.")
     parked_by = models.JSONField(
-        null=True, help_text="Why it may not be claimed although it is PENDING: `limit` with its key. Null: it may."
+        null=True, help_text="Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may."
     )
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
     traceparent = models.TextField(null=True, help_text="Trace in which it was submitted (W3C).")
@@ -160,7 +165,8 @@ class WorkerJob(models.Model):
             models.CheckConstraint(
                 condition=Q(state__in=LIVE, attempt_id__isnull=False)
                 | (~Q(state__in=LIVE) & Q(attempt_id__isnull=True))
-                | Q(state=JobState.RUNNING, attempt_id__isnull=True, action__type__in=sorted(TYPES_WITHOUT_WORKER)),
+                | Q(state=JobState.RUNNING, attempt_id__isnull=True, action__type__in=sorted(TYPES_WITHOUT_WORKER))
+                | Q(state=JobState.RUNNING, attempt_id__isnull=True, loop__isnull=False),
                 name="job_held_while_live",
             ),
             models.UniqueConstraint(

@@ -51,6 +51,13 @@ DEPENDS_ON = """array(
      where d.step_id = %(expressions)s
      order by needed.position)"""
 
+PROGRESS = """(select jsonb_build_object(
+                          'total', count(j.id), 'done', count(j.id) filter (where j.state = 'COMPLETED'),
+                          'failed', count(j.id) filter (where j.finished_at is not null and j.state <> 'COMPLETED'))
+                   from jobs_execution c left join jobs_workerjob j on j.execution_id = c.id
+                  where c.parent_step_id = %(expressions)s and c.loop is not null
+                  group by c.id)"""
+
 MUCH_BEFORE = f"""sum(coalesce(octet_length(output::text), 0) + coalesce(octet_length(error::text), 0))
                    over (order by position) > {MUCH}"""
 
@@ -75,6 +82,7 @@ class Step(WorkerJob):
     step: str
     depends_on: list[str | None]
     child_execution: UUID | None
+    progress: dict[str, int] | None
     server: dict[str, Any] | None
 
     class Meta:
@@ -114,7 +122,8 @@ def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
 def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
     """Return the steps of an execution, hooks last.
 
-    Each has the keys of the steps it depends on (`depends_on`), its `child_execution`, and the `server` that holds it.
+    Each has the keys of the steps it depends on (`depends_on`), its `child_execution`, the `progress` of its items if
+    it is a loop, and the `server` that holds it.
     """
     child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
     return (
@@ -123,6 +132,7 @@ def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
         .annotate(
             depends_on=Func(F("pk"), template=DEPENDS_ON, output_field=ArrayField(TextField())),
             child_execution=Subquery(child, output_field=UUIDField()),
+            progress=Func(F("pk"), template=PROGRESS, output_field=JSONField()),
             server=holder_of_job(),
         )
         .order_by("position")

@@ -22,6 +22,16 @@ SUPERSEDED_REPORTS = """(
       from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
      where l.job_id = %(expressions)s)"""
 
+# The items of a loop read the execution of its step.
+SOURCES = """(
+    select jsonb_object_agg(source.step, source.id)
+      from jobs_execution e
+      left join jobs_workerjob p on p.id = e.parent_step_id and p.loop is not null
+      join jobs_workerjob source
+        on source.execution_id = coalesce(p.execution_id, e.id)
+       and source.step = any(coalesce(jobs_workerjob.reads, p.reads))
+     where e.id = %(expressions)s)"""
+
 
 RECENT = 1000
 """Number of ended jobs among which jobs of the same function are looked for."""
@@ -52,6 +62,8 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
 
     It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`. A running one
     has `usual_seconds`: the median duration of recent jobs of the same function, or None if there are too few.
+    It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`.
+    `sources` are the jobs of the steps that its paths read, by key.
     """
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
@@ -65,6 +77,7 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
             least_alike=LEAST_ALIKE,
             output_field=FloatField(null=True),
         ),
+        sources=Func(F("execution_id"), template=SOURCES, output_field=JSONField()),
         child_execution=CHILD_EXECUTION,
         resubmitted_as=LAST_RESUBMISSION,
         action_events=action_events(Subject.JOB),

@@ -54,6 +54,7 @@ class DetailedJob(WorkerJob):
     is_resubmitted: bool
     resubmitted_as: UUID | None
     child_execution: UUID | None
+    sources: dict[str, str] | None
     superseded_reports: list[dict[str, Any]]
     log: list[dict[str, Any]] | None
     usual_seconds: float | None

@@ -60,7 +60,8 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     elif until is not None:
         waiting_for = {"what": "available_at", "until": until}
     elif rows[0].parked_by is not None:
-        waiting_for = {"what": "limit", "until": None, "limit": json.loads(rows[0].parked_by)["limit"]}
+        [(what, value)] = json.loads(rows[0].parked_by).items()
+        waiting_for = {"what": what, "until": None, "limit" if what == "limit" else "step": value}
     return {
         "eligible": eligible,
         "ruled_out": ruled_out,

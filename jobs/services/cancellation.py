@@ -14,15 +14,13 @@ from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import isolate_row, retried_atomic
 from jobs.errors import CancelRequested, ExecutionUnknown
 from jobs.models import Execution
-from jobs.services import guards, limits
-from jobs.services.executions import advance_executions
+from jobs.services import guards
+from jobs.services.executions import BATCH, advance_executions, halt_tree
 from jobs.sql import sql
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
-
-BATCH = 1000
 
 
 def cancel_execution(
@@ -84,21 +82,6 @@ def halt_all_trees() -> None:
             with isolate_row("executions cancelled", tree.id):
                 halt_tree(tree.id)
         after = trees[-1].id
-
-
-def halt_tree(root: UUID) -> None:
-    """Cancel the jobs of all CANCELLING executions of one tree."""
-    while halt_batch_of_tree(root) == BATCH:
-        pass
-
-
-@retried_atomic
-def halt_batch_of_tree(root: UUID) -> int:
-    rows = sql.halt_steps.after(sql.lock_roots).fetch_rows(executions=[root], root=root, batch=BATCH)
-    advance_executions({row.execution for row in rows})
-    if rows:
-        limits.settle_soon()
-    return len(rows)
 
 
 @retried_atomic

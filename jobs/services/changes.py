@@ -129,7 +129,7 @@ def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:
         raise AlreadyStarted(f"The job is {row.state}. Only a job that waits can be changed.", state=row.state)
     if row.kind == JobKind.CELERY:
         raise CeleryTask("The job is a Celery task that its broker holds, so it cannot be changed.", state=row.state)
-    if drafts.is_execution({"action": row.action}):
+    if drafts.is_execution({"action": row.action}) or row.loop is not None:
         raise StepHasChild("The step is an execution of its own, and has no fields that can be changed.")
     if drafts.is_waiting({"action": row.action}):
         raise AlreadyStarted("A step that waits has no fields that can be changed.", state=row.state)

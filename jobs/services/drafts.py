@@ -28,6 +28,11 @@ def is_waiting(job: Mapping[str, Any]) -> bool:
     return job["action"]["type"] in tags.WAITING_TYPES
 
 
+def is_loop(step: Mapping[str, Any]) -> bool:
+    """Return True if the step runs for each item of a list."""
+    return step.get("for_each") is not None
+
+
 def own_payload(step: Mapping[str, Any], inputs: Any) -> Any:
     """Return the payload of a step, by default the inputs of its execution.
 

@@ -55,7 +55,10 @@ def repair_execution(execution: UUID) -> None:
     """Count again what the steps of an execution wait for, then propagate its ends."""
     sql.lock_roots.fetch_rows(executions=[execution])
     changed = sql.reset_execution.fetch_rows(execution=execution)
-    executions.begin_without_worker([row.begins for row in changed if row.begins])
+    begins = [row.begins for row in changed if row.begins]
+    executions.begin_without_worker(begins)
+    executions.begin_loops(begins)
+    executions.start_parked_items([execution])
     executions.advance_executions([execution], begun=[execution])
     log.warning("Execution repaired", execution=str(execution))
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from jobs.services import drafts, step_data
 from jobs.sql.rows.executions import StepToRestart
+from jobs.tags import NO_WORKER
 from liveness.models import DEFAULT_NAMESPACE
 
 PAYLOAD_BYTES_LIMIT = 8 * 1024 * 1024
@@ -106,4 +107,12 @@ def count_payload_bytes(definition: dict[str, Any], inputs: object) -> int:
 def build_step_job(step: dict[str, Any], plan: ExecutionPlan) -> dict[str, Any]:
     """Return the job that stands for a step."""
     job = drafts.build_job_content({**step, "payload": drafts.own_payload(step, plan.inputs)})
+    if drafts.is_loop(step):  # the control plane starts it, and its items have its tags
+        job |= {"loop": build_loop(step, job["required_tags"]), "required_tags": [NO_WORKER]}
     return {**job, "needs": drafts.required_tag_sets(step) if plan.require_worker else None}
+
+
+def build_loop(step: dict[str, Any], required_tags: list[str]) -> dict[str, Any]:
+    """Return the column `loop` of a step that runs for each item of a list."""
+    own = {name: step[name] for name in ("for_each", "max_parallel") if step.get(name) is not None}
+    return {**own, "fail_fast": step.get("fail_fast", True), "required_tags": required_tags}

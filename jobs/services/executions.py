@@ -1,18 +1,20 @@
 """Begins executions (those of clients and triggers, reruns, children of steps), and moves them on when steps end."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 from typing import Any
 from uuid import UUID
 
 import structlog
+from django.db import DatabaseError
 
 from controlplane.agent.limits import SIZE_LIMIT
-from controlplane.core.json_bodies import read_json
+from controlplane.core.database import transaction
+from controlplane.core.json_bodies import read_json, write_json
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain
 from jobs.models import Execution
-from jobs.services import drafts, holds, step_data, stored_bytes
+from jobs.services import drafts, holds, limits, step_data, stored_bytes
 from jobs.services.execution_rows import ExecutionPlan, build_execution_rows
 from jobs.services.hints import announce_new_work, announce_work
 from jobs.services.refusals import (
@@ -29,6 +31,9 @@ from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
 
 log = structlog.get_logger()
+
+BATCH = 1000
+"""Number of steps that one transaction cancels."""
 
 
 @retried_atomic
@@ -121,6 +126,39 @@ def begin_without_worker(steps: Iterable[UUID]) -> None:
         begin_executions(plans)
 
 
+def begin_loops(steps: Iterable[UUID]) -> None:
+    """Begin these waiting steps, which run for each item of a list: store their children, and begin these.
+
+    In the caller's transaction, which holds the locks of the roots. The caller need not propagate any end.
+    """
+    if not (ids := list(steps)):
+        return
+    begun = stored_bytes.counting(sql.begin_loops).fetch_rows(steps=ids)
+    begin_without_worker(row.begins for row in begun if row.begins)
+    if empty := [row for row in begun if row.child is None]:
+        sql.complete_empty_loops.fetch_rows(steps=[row.step for row in empty])
+    with_paths = {row.child for row in begun if row.child and row.has_paths}
+    advance_executions({row.execution for row in empty} | with_paths, begun=with_paths)
+
+
+def start_parked_items(executions: Collection[UUID]) -> None:
+    """Start the next items of loops, as many as may run at once. In the caller's transaction, as for `begin_loops`."""
+    if executions:
+        started = sql.start_parked_items.fetch_rows(executions=list(executions))
+        begin_without_worker(row.id for row in started if row.needs_no_worker)
+
+
+def stop_items(loop: UUID, root: UUID, failed: str | None) -> list[UUID]:
+    """Cancel the other items of a loop because an item has failed. Return the executions whose steps have ended.
+
+    Items that wait or run are cancelled after the commit. If the process crashes before that, the sweep cancels them.
+    """
+    error = {"code": "ITEMS_FAILED", "message": f"Item {failed} did not complete, so the others were cancelled"}
+    stopped = sql.cancel_executions.fetch_rows(executions=[loop], error=write_json(error).decode())
+    transaction.on_commit(lambda: try_to_halt(root))
+    return [row.id for row in stopped]
+
+
 def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
     begun = sql.list_children_to_begin.fetch_rows(steps=steps)
     restarts = list_steps_to_restart([row.restarts for row in begun if row.restarts])
@@ -164,13 +202,42 @@ def advance_executions(execution_ids: Iterable[UUID], *, begun: Iterable[UUID] =
     has_ended_child = True  # a child may have ended whose parent step does not know it yet
     while pending or has_ended_child or to_resolve:
         resolved = step_data.resolve_steps(to_resolve) if to_resolve else []
-        begin_without_worker([row.id for row in resolved if row.needs_no_worker and row.state == JobState.PENDING])
+        to_begin = [row for row in resolved if row.needs_no_worker and row.state == JobState.PENDING]
+        begin_without_worker([row.id for row in to_begin if not row.is_loop])
+        begin_loops([row.id for row in to_begin if row.is_loop])
         pending = sorted({*pending, *(row.execution for row in resolved if row.state != JobState.PENDING)})
         rows = sql.propagate_ends.fetch_rows(executions=pending, roots=roots, output_limit=SIZE_LIMIT)
         begin_without_worker([row.id for row in rows if row.what == "begins"])
         to_resolve = {row.execution for row in rows if row.what == "resolves" and row.execution}
         pending = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
+        for row in rows:
+            if row.what == "fails fast" and row.execution:
+                pending = sorted({*pending, *stop_items(row.execution, row.id, row.state)})
+        start_parked_items([row.id for row in rows if row.what == "frees"])
         has_ended_child = any(row.what == "ended child" for row in rows)
         for row in rows:
             if row.what in ("ended", "ended child"):
                 log.info("Execution ended", execution=str(row.execution), state=row.state)
+
+
+def halt_tree(root: UUID) -> None:
+    """Cancel the jobs of all CANCELLING executions of one tree."""
+    while halt_batch_of_tree(root) == BATCH:
+        pass
+
+
+@retried_atomic
+def halt_batch_of_tree(root: UUID) -> int:
+    rows = sql.halt_steps.after(sql.lock_roots).fetch_rows(executions=[root], root=root, batch=BATCH)
+    advance_executions({row.execution for row in rows})
+    if rows:
+        limits.settle_soon()
+    return len(rows)
+
+
+def try_to_halt(root: UUID) -> None:
+    """Cancel the jobs of a tree as in `halt_tree`. An error of the database is logged, and the sweep does it later."""
+    try:
+        halt_tree(root)
+    except DatabaseError as error:
+        log.warning("Items are cancelled later", root=str(root), why=str(error).strip().split("\n")[0])

@@ -50,6 +50,8 @@ def begin_again(
     before = reached.select_for_update(no_key=True).first()
     if before is None:
         raise ExecutionUnknown
+    if before.loop is not None:
+        raise ExecutionEnded("This execution runs the items of a step. Run the execution of that step again instead.")
     (guards.ensure_may_restart_execution if is_restart else guards.ensure_may_rerun_execution)(before)
     if key is not None and (known := find_begun_again(before, key, is_restart)):
         return known, False

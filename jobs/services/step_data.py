@@ -15,9 +15,8 @@ from psycopg.errors import QueryCanceled
 from controlplane.agent.secrets.values import hides_value
 from controlplane.core.database import connection, transaction
 from jobs import graph
-from jobs.references import WrongPath, ancestors, find_references, list_steps
-from jobs.services import stored_bytes
-from jobs.services.drafts import own_payload
+from jobs.references import PathUse, WrongPath, ancestors, find_references, read_use
+from jobs.services import drafts, stored_bytes
 from jobs.sql import sql
 from jobs.sql.rows.step_data import ResolvedStep, SlowStep
 
@@ -38,6 +37,7 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each path that its step may not use. Dependencies have been checked before."""
     steps, hooks = definition["steps"], definition.get("on_error", [])
     used = [(f"Step {step['key']!r}", step["key"], paths) for step in steps if (paths := list(_paths_of(step)))]
+    of_loops = {step["key"]: {path for _, path in _references_of(step)} for step in steps if drafts.is_loop(step)}
     used += [(f"Hook {hook['key']!r}", None, paths) for hook in hooks if (paths := list(_paths_of(hook)))]
     if outputs := [path for _, path in find_references(definition.get("outputs", {}))]:
         used.append(("The outputs", None, outputs))
@@ -51,16 +51,19 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
     depends_on = ancestors({step["key"]: step.get("depends_on", []) for step in steps})
     showing = {step["key"]: NOUNS[step["action"]["type"]] for step in steps if step["action"]["type"] in NOUNS}
     all_keys = {step["key"] for step in steps}
+    list_of = {step["key"]: step.get("for_each") for step in steps}
     for who, key, paths in used:
         for path in paths:
             use = known[path]
-            if key in showing and hides_value(path):
-                problems.append(f"{who}: {showing[key]} cannot get a hidden value, like that at {path}.")
+            if hides_value(path) and (noun := showing.get(key) or (path == list_of.get(key) and "a loop")):
+                problems.append(f"{who}: {noun} cannot get a hidden value, like that at {path}.")
             if isinstance(use, str):
                 problems.append(f"{who}: the path {path} {use}.")
-            elif unknown := sorted(use - all_keys):
+            elif use.is_of_item and path not in of_loops.get(key, ()):
+                problems.append(f"{who}: the path {path} may only be in the payload of a step with for_each.")
+            elif unknown := sorted(use.steps - all_keys):
                 problems.append(f"{who}: the path {path} names {unknown[0]!r}, which no step has.")
-            elif key is not None and (later := sorted(on for on in use if not depends_on(on, key))):
+            elif key is not None and (later := sorted(on for on in use.steps if not depends_on(on, key))):
                 problems.append(f"{who}: the path {path} names {later[0]!r}, on which it does not depend.")
             if len(problems) > graph.WORDS_LIMIT:
                 return [*problems, "There may be more."]
@@ -68,17 +71,19 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
 
 
 def _paths_of(step: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the paths of a step: its condition, and the references in its own payload."""
-    if step.get("when") is not None:
-        yield step["when"]
-    for _, path in find_references(own_payload(step, None)):
-        yield path
+    """Yield the paths of a step: its condition, its list, and the references in its own payload."""
+    yield from (step[name] for name in ("when", "for_each") if step.get(name) is not None)
+    yield from (path for _, path in _references_of(step))
+
+
+def _references_of(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return find_references(drafts.own_payload(step, None))
 
 
 def build_path_columns(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a step that its paths fill. Empty for a step without paths."""
-    references = dict(find_references(own_payload(step, None)))
-    paths = [*references.values(), *([step["when"]] if step.get("when") is not None else [])]
+    references = dict(_references_of(step))
+    paths = list(_paths_of(step))
     columns: dict[str, Any] = {"run_if_skipped": step.get("run_if_skipped", False)}
     if not paths:
         return columns
@@ -95,11 +100,14 @@ def build_outputs(definition: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _steps_read(paths: Iterable[str]) -> list[str]:
-    return sorted(set().union(*(use for use in read_paths(paths).values() if not isinstance(use, str))))
+    return sorted(set().union(*(use.steps for use in read_paths(paths).values() if not isinstance(use, str))))
 
 
-def read_paths(paths: Iterable[str]) -> dict[str, frozenset[str] | str]:
-    """Return the steps that each path names, or what is wrong with it: the end of a sentence. At most one query."""
+def read_paths(paths: Iterable[str]) -> dict[str, PathUse | str]:
+    """Return the part of the context that each path reads, or what is wrong with it: the end of a sentence.
+
+    At most one query.
+    """
     texts = list(dict.fromkeys(paths))
     known = {text: use for text in texts if (use := _KNOWN.get(text)) is not None}
     if missing := [text for text in texts if text not in known]:
@@ -114,17 +122,17 @@ def read_paths(paths: Iterable[str]) -> dict[str, frozenset[str] | str]:
 
 
 KNOWN_LIMIT = 2000
-_KNOWN: dict[str, frozenset[str] | str] = {}
+_KNOWN: dict[str, PathUse | str] = {}
 """Paths that this process has read. What they mean never changes."""
 
 
-def _judge(text: str, canonical: str | None) -> frozenset[str] | str:
+def _judge(text: str, canonical: str | None) -> PathUse | str:
     if len(text) > PATH_LENGTH:
         return f"has {len(text)} characters, but at most {PATH_LENGTH} are allowed"
     if canonical is None:
         return "is no SQL/JSON path"
     try:
-        return list_steps(canonical)
+        return read_use(canonical)
     except WrongPath as wrong:
         return str(wrong)
 

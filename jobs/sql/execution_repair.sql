@@ -22,6 +22,12 @@ stalled (id) as (
     select j.execution_id from tag_sets join jobs_workerjob j using (namespace, required_tags)
      where j.state = 'PENDING' and j.parked_by is null and j.required_tags = array['']
      union
+    select e.id from jobs_execution e
+     where e.state not in {{EXECUTION_TERMINAL}} and e.state = 'RUNNING' and e.loop ? 'max_parallel'
+       and (select count(*) from jobs_workerjob j where j.execution_id = e.id and {{takes_place_in_loop(j)}})
+           < (e.loop ->> 'max_parallel')::bigint
+       and exists (select from jobs_workerjob j where j.execution_id = e.id and j.state = 'PENDING' and {{is_parked_by_loop(j)}})
+     union
     select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
      where {{runs_child(p)}} and p.execution_id is not null and c.state in {{EXECUTION_TERMINAL}}
      union
@@ -114,7 +120,7 @@ select counted_execution.id, j.id as begins
   from counted_execution
   left join jobs_workerjob j
     on j.execution_id = counted_execution.id and counted_execution.state = 'RUNNING' and j.state = 'PENDING'
-   and {{needs_no_worker(j)}}
+   and {{needs_no_worker(j)}} and j.parked_by is null
 
 -- statement: reset_child
 -- Mark the end of a child as not propagated, so that `propagate_ends` ends the job it belongs to. Called under

@@ -30,16 +30,17 @@ submitted as materialized (
            new_executions.namespace, s.*
       from jsonb_to_recordset(%(steps)s::jsonb) as s(
                place int, position int, step text, is_hook bool, continue_on_failure bool, run_if_skipped bool,
-               waits_for int, condition text, payload_from jsonb, reads text[], restart_of uuid, is_kept bool, fingerprint text, {{job_columns_in_json}})
+               waits_for int, condition text, payload_from jsonb, reads text[], restart_of uuid, is_kept bool, fingerprint text,
+               loop jsonb, {{job_columns_in_json}})
       join planned using (place)
       join new_executions on new_executions.id = planned.id
 ),
 new_steps as (
     insert into jobs_workerjob (
         id, owner_id, namespace, execution_id, step, position, is_hook, continue_on_failure, run_if_skipped, waits_for, condition,
-        payload_from, reads, restart_of_id, is_kept, passed_on, state, output, finished_at, fingerprint, available_at, {{job_columns}})
+        payload_from, reads, loop, restart_of_id, is_kept, passed_on, state, output, finished_at, fingerprint, available_at, {{job_columns}})
     select id, owner, namespace, execution, step, position, is_hook, continue_on_failure, run_if_skipped, waits_for, condition,
-           payload_from, reads, restart_of, is_kept, is_kept,
+           payload_from, reads, loop, restart_of, is_kept, is_kept,
            case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 or reads is not null then 'BLOCKED' else 'PENDING' end,
            case when is_kept then (select j.output from jobs_workerjob j where j.id = restart_of) end,
            case when is_kept then (select j.finished_at from jobs_workerjob j where j.id = restart_of) end,
@@ -131,7 +132,7 @@ select j.execution_id as execution, j.step, j.id as job, j.state = 'COMPLETED' a
 -- row: ChildToBegin
 update jobs_workerjob p
    set state = 'RUNNING'
- where p.id = any(%(steps)s::uuid[]) and p.state = 'PENDING' and p.action ->> 'type' = 'execution'
+ where p.id = any(%(steps)s::uuid[]) and p.state = 'PENDING' and p.action ->> 'type' = 'execution' and p.loop is null
 returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
           (select e.root_id from jobs_execution e where e.id = p.execution_id) as root,
           (select c.id from jobs_execution c

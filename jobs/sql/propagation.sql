@@ -92,13 +92,14 @@ ended_steps as (
 ),
 ending_executions as materialized (
     select e.id, e.name, e.created_at, e.parent_step_id is not null as is_child, clock_timestamp() as at,
-           case when e.state = 'CANCELLING' then 'CANCELLED'
+           case when e.state = 'CANCELLING' and not {{failed_fast(e)}} then 'CANCELLED'
                 when failed_steps.count > 0 then 'FAILED'
                 else 'COMPLETED' end as state,
            case when e.state = 'CANCELLING' then e.error
                 when failed_steps.count > 0 then jsonb_build_object(
-                    'code', 'STEPS_FAILED',
-                    'message', format('%%s of its steps did not complete: %%s', failed_steps.count, failed_steps.named),
+                    'code', case when e.loop is null then 'STEPS_FAILED' else 'ITEMS_FAILED' end,
+                    'message', format(case when e.loop is null then '%%s of its steps did not complete: %%s'
+                                           else '%%s of its items did not complete: %%s' end, failed_steps.count, failed_steps.named),
                     'steps', failed_steps.steps) end as error,
            coalesce(failed_steps.steps, '[]') as failed_steps,
            e.state <> 'CANCELLING' and failed_steps.count > 0 or {{timed_out(e)}} as calls_hooks
@@ -150,7 +151,7 @@ updated_hooks as (
 ended_children as materialized (
     -- A child that has ended ends the step that started it.
     select c.id, c.name, c.state, c.parent_step_id, c.error, c.outputs, size.bytes,
-           case when c.state = 'COMPLETED' then jsonb_array_length(c.definition -> 'steps') - (
+           case when c.state = 'COMPLETED' then jsonb_array_length(coalesce(c.inputs -> 'items', c.definition -> 'steps')) - (
                select count(*) from jobs_workerjob j
                 where j.execution_id = c.id and not j.is_hook and j.state in {{TERMINAL}}) else 0 end as missing
       from jobs_execution c
@@ -169,6 +170,8 @@ updated_parents as (
        set state = ended_children.state, finished_at = clock_timestamp(),
            output = case when ended_children.state = 'COMPLETED' and ended_children.bytes <= %(output_limit)s
                               and ended_children.missing <= 0 then coalesce(ended_children.outputs,
+               case when p.loop is not null then (
+                   select jsonb_agg(j.output order by j.position) from jobs_workerjob j where j.execution_id = ended_children.id) end,
                (select jsonb_object_agg(j.step, j.output) from jobs_workerjob j
                  where j.execution_id = ended_children.id and j.state = 'COMPLETED' and not j.is_hook), '{}') end,
            error = case ended_children.state
@@ -183,13 +186,24 @@ updated_parents as (
                                      ended_children.name, ended_children.bytes)) end
                when 'FAILED' then jsonb_build_object(
                    'code', coalesce(ended_children.error ->> 'code', 'WORKER_CRASHED'),
-                   'message', format('Child execution %%s failed', ended_children.name), 'child', ended_children.id)
+                   'message', case when p.loop is not null then ended_children.error ->> 'message'
+                                   else format('Child execution %%s failed', ended_children.name) end,
+                   'child', ended_children.id)
                when 'CANCELLED' then jsonb_build_object(
                    'code', 'TASK_CANCELLED',
                    'message', format('Child execution %%s was cancelled', ended_children.name), 'child', ended_children.id) end
       from ended_children
      where p.id = any(array[ended_children.parent_step_id]) and p.state = 'RUNNING'
  returning p.id, p.execution_id
+),
+failing_loops as (
+    -- An item that has failed stops its loop at once, also while its code may still run.
+    select e.id, e.root_id, (array_agg(j.step order by j.finished_at))[1] as failed
+      from jobs_workerjob j
+      join jobs_execution e on e.id = j.execution_id and e.state = 'RUNNING' and e.loop -> 'fail_fast' = 'true'
+     where j.execution_id = any(%(executions)s::uuid[]) and j.state in {{TERMINAL}} and not j.passed_on
+       and j.state not in ('COMPLETED', 'SKIPPED')
+     group by e.id
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, line)
@@ -209,5 +223,10 @@ select 'returns', id, execution_id, null from skipped_steps where cause is not n
 select 'resolves', id, execution_id, null from updated_steps where has_paths
  union all
 select 'resolves', id, execution_id, null from updated_hooks where has_paths
+ union all
+select 'fails fast', root_id, id, failed from failing_loops where id not in (select id from ending_executions)
+ union all
+select 'frees', e.id, e.id, null from jobs_execution e
+ where e.id in (select execution_id from ended_jobs) and e.state = 'RUNNING' and e.loop ? 'max_parallel'
  union all
 select case when is_child then 'ended child' else 'ended' end, id, id, state from ending_executions

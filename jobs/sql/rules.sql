@@ -67,19 +67,34 @@ a.finished_at is null
 -- number of attempts that server s holds
 (select count(*) from jobs_attempt a where a.server_id = s.id and {{is_live(a)}})
 
+-- rule: is_parked_by_loop(j)
+-- true if item j of a loop waits until the loop may run another one
+coalesce(j.parked_by ? 'max_parallel', false)
+
+-- rule: takes_place_in_loop(j)
+-- true if item j counts against `max_parallel` of its loop. An ended one does while its code may still run
+(not {{is_parked_by_loop(j)}} and not (j.state in {{TERMINAL}} and j.passed_on))
+
+-- rule: failed_fast(e)
+-- true if loop e is being stopped because an item of it has failed. It ends FAILED
+(e.state = 'CANCELLING' and coalesce(e.error ->> 'code' = 'ITEMS_FAILED', false))
+
 -- rule: waits_for_previous_attempt(j)
 -- true if the last attempt of job j may still run on the server it was taken from. A scalar subquery uses the index
 -- and never becomes a join
 coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_begun limit 1), false)
 
 -- rule: is_held_back(j)
--- true if the end of step j has no effect yet, because its code may still run and a BLOCKED step of its tree waits.
--- Without such a step the end takes effect at once, and the execution may run again (its steps wait for that code too)
-({{waits_for_previous_attempt(j)}} and exists (
+-- true if the end of step j has no effect yet, because its code may still run, and a BLOCKED step of its tree or a parked
+-- item of its loop waits. Without one the end takes effect at once, and the execution may run again (its steps wait for
+-- that code too)
+({{waits_for_previous_attempt(j)}} and (exists (
     select from jobs_execution own
       join jobs_execution e on e.root_id = own.root_id
       join jobs_workerjob waiting on waiting.execution_id = e.id and waiting.state = 'BLOCKED'
-     where own.id = j.execution_id))
+     where own.id = j.execution_id) or exists (
+    select from jobs_workerjob waiting
+     where waiting.execution_id = j.execution_id and waiting.state = 'PENDING' and {{is_parked_by_loop(waiting)}})))
 
 -- rule: missing_worker
 -- the filter that keeps all workers from a `submitted` job, and the tags that they need (null: a worker may take it).

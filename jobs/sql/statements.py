@@ -21,6 +21,7 @@ from jobs.sql.rows import (
     limit_rules,
     limits,
     liveness_check,
+    loops,
     propagation,
     queues,
     rejected_reports,
@@ -143,6 +144,10 @@ class JobsStatements(Statements):
     drop_full_buckets: Statement[limit_rules.LimitKey]
     retire_servers: Statement[liveness_check.RetiredServer]
     note_empty_servers: Statement[liveness_check.NoteEmptyServersRow]
+    begin_loops: Statement[loops.BegunLoop]
+    begin_loops_counted: Statement[loops.BegunLoop]
+    complete_empty_loops: Statement[IdRow]
+    start_parked_items: Statement[loops.StartedItem]
     lock_roots: Statement[IdRow]
     find_freed_executions: Statement[IdRow]
     propagate_ends: Statement[propagation.PropagatedEnd]

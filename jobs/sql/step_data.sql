@@ -23,23 +23,40 @@ select j.id
 -- Begin these locked steps: evaluate their conditions and replace the references in their payloads. Called with a
 -- timeout, because a path may take long.
 -- takes: steps uuid[]
--- returns: id uuid, execution uuid, state text, needs_no_worker bool
+-- returns: id uuid, execution uuid, state text, needs_no_worker bool, is_loop bool
 -- row: ResolvedStep
 -- counted:
-with waiting as materialized (
-    select j.id, j.owner_id, octet_length(r.payload::text) - octet_length(j.payload::text) as bytes, r.state, r.payload, r.error
+with contexts as materialized (
+    -- The items of a loop read the context of its step, which is built once.
+    select loops.execution, step_context(p.execution_id, loops.reads) as of_loop
+      from (select distinct on (e.id) e.id as execution, e.parent_step_id, j.reads
+              from jobs_workerjob j join jobs_execution e on e.id = j.execution_id and e.loop is not null
+             where j.id = any(%(steps)s::uuid[])) loops
+      join jobs_workerjob p on p.id = loops.parent_step_id
+),
+waiting as materialized (
+    select j.id, j.owner_id, octet_length(r.payload::text) - octet_length(j.payload::text) as bytes, r.state, r.payload, r.items,
+           r.error, contexts.execution is not null as is_item
       from jobs_workerjob j
-     cross join lateral resolved_step(step_context(j.execution_id, j.reads), j.condition, j.action, j.payload, j.payload_from) r
+      left join contexts on contexts.execution = j.execution_id
+     cross join lateral resolved_step(
+           case when contexts.of_loop is null then step_context(j.execution_id, j.reads)
+                else contexts.of_loop || jsonb_build_object('item', j.payload -> 'item', 'index', j.payload -> 'index') end,
+           j.condition, j.loop ->> 'for_each', j.action, j.payload,
+           -- The item itself is in the payload already.
+           case when contexts.of_loop is null then j.payload_from else j.payload_from - '/item' end) r
      where j.id = any(%(steps)s::uuid[])
 ),
 resolved as (
     update jobs_workerjob j
        set state = waiting.state, payload = waiting.payload, error = waiting.error,
-           finished_at = case when waiting.state <> 'PENDING' then clock_timestamp() end,
-           pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
+           loop = case when waiting.items is null then j.loop else j.loop || jsonb_build_object('items', waiting.items) end,
+           finished_at = case when waiting.state <> 'PENDING' then clock_timestamp() end, pending_observed = observed_now(),
+           available_at = case when waiting.is_item then j.available_at else greatest(j.available_at, clock_timestamp()) end
       from waiting
      where j.id = any(array[waiting.id])
- returning j.id, j.execution_id, j.step, j.state, {{needs_no_worker(j)}} as needs_no_worker
+ returning j.id, j.execution_id, j.step, j.state, {{needs_no_worker(j)}} and j.parked_by is null as needs_no_worker,
+           j.loop is not null as is_loop
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, line)
@@ -50,13 +67,13 @@ new_events as (
 -- counted:     select owner_id as owner, bytes from waiting where bytes is not null
 -- counted: ),
 -- counted: {{counted_bytes}}
-select id, execution_id as execution, state, needs_no_worker from resolved
+select id, execution_id as execution, state, needs_no_worker, is_loop from resolved
 
 -- statement: fail_slow_step
 -- End a step whose paths took too long, so that it cannot hold up the ends of other steps again. If `slow_steps` steps
 -- before it were slow, it was not tried (null: it was).
 -- takes: step uuid, seconds float8, slow_steps int
--- returns: id uuid, execution uuid, state text, needs_no_worker bool
+-- returns: id uuid, execution uuid, state text, needs_no_worker bool, is_loop bool
 -- row: SlowStep
 update jobs_workerjob j
    set state = 'FAILED', finished_at = clock_timestamp(),
@@ -66,4 +83,4 @@ update jobs_workerjob j
                else format('The paths of this step were not read, because those of %%s steps that began with it took '
                            'longer than %%s s each', %(slow_steps)s::int, %(seconds)s::float8) end)
  where j.id = %(step)s and j.state = 'BLOCKED'
-returning j.id, j.execution_id as execution, j.state, false as needs_no_worker
+returning j.id, j.execution_id as execution, j.state, false as needs_no_worker, false as is_loop

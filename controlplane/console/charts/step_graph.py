@@ -34,6 +34,8 @@ class StepNode:
     """State that gives the colours."""
     has_ended_well: bool
     step: Step | None = None
+    note: str = ""
+    """Second line: how many items of a loop have ended, or why the step was skipped."""
     url: str = ""
     """Link that opens the fold."""
 
@@ -98,9 +100,34 @@ def members_of(row: Row) -> Sequence[StepTimes]:
 
 def describe_step(step: Step) -> StepNode:
     doubt = doubt_about_step(step)
-    title = f"{step.step}: {step.state}" + (f", {doubt}" if doubt else "")
+    note = describe_items(step) or describe_skip(step)
+    title = ", ".join([f"{step.step}: {step.state}", *filter(None, (doubt, note))])
     look = "SILENT" if doubt else step.state
-    return StepNode(shorten(step.step, KEY_LENGTH), title, look, step.state == JobState.COMPLETED, step)
+    return StepNode(shorten(step.step, KEY_LENGTH), title, look, step.state == JobState.COMPLETED, step, note)
+
+
+def describe_items(step: Step) -> str:
+    """Return how many items of a loop have ended, or an empty text for another step."""
+    if step.progress is None:
+        return ""
+    failed = f", {step.progress['failed']:,} failed" if step.progress["failed"] else ""
+    return f"{step.progress['done']:,} of {step.progress['total']:,} done{failed}"
+
+
+SKIPPED_BECAUSE = {
+    "CONDITION_FALSE": "condition is false",
+    "STEP_TIMEOUT": "waited too long",
+    "STEP_SKIPPED": "a step before failed",
+}
+
+
+def describe_skip(step: Step) -> str:
+    """Return why a step was skipped, or an empty text if it was not."""
+    if step.state != JobState.SKIPPED or not step.error:
+        return ""
+    if step.error.get("cause"):
+        return "a step before skipped"
+    return SKIPPED_BECAUSE.get(step.error["code"], "")
 
 
 def describe_fold(fold: Fold, url: str) -> StepNode:

@@ -5,6 +5,7 @@ from typing import Any
 
 from controlplane.agent.secrets.step_data import mask_payload
 from controlplane.agent.secrets.values import mask
+from controlplane.console.presenters.origins import present_origins
 from jobs.selectors.jobs import DetailedJob
 
 TEXT_SHOWN = 10_000
@@ -19,7 +20,8 @@ def present_contents(job: DetailedJob) -> dict[str, Any]:
     """Return the texts of the tabs: outputs, inputs, more fields of the error, and the whole job as JSON."""
     return {
         "outputs": present_texts(("Output", job.output), ("Checkpoint", job.checkpoint)),
-        "inputs": present_texts(("Action", mask(job.action)), ("Payload", mask_payload(job.payload, job.payload_from))),
+        "inputs": present_texts(("Payload", mask_payload(job.payload, job.payload_from)), ("Action", mask(job.action))),
+        "origins": present_origins(job),
         "error_texts": present_texts(("Error", leave_out_shown_fields(job.error))),
         "as_json": present_texts(("JSON", describe_as_json(job))),
     }

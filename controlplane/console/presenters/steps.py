@@ -5,7 +5,13 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.console.charts.folds import FAILURES, Fold, Row, fold_alike, fold_steps
-from controlplane.console.charts.step_graph import MOST_BOXES, Graph, build_folded_graph, build_graph
+from controlplane.console.charts.step_graph import (
+    MOST_BOXES,
+    Graph,
+    build_folded_graph,
+    build_graph,
+    describe_items,
+)
 from controlplane.console.charts.step_lanes import build_steps_chart, is_within
 from controlplane.console.formatting import shorten
 from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action, describe_event
@@ -120,6 +126,7 @@ def present_step(step: Any, now: datetime) -> dict[str, Any]:
         "it": step,
         "server_state": step.server["state"] if step.server else None,
         "what": describe_action(step.action),
+        "items": describe_items(step),
         "waits": describe_event(step.waiting_for, now) if step.waiting_for else "",
         "needs": [key for key in step.depends_on if key],
         "took": describe_exactly(seconds) if seconds is not None else None,

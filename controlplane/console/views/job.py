@@ -177,6 +177,7 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         "until": begins and time_until(begins, job.now),
         "stops_on": waiting_for.get("server"),
         "limited": waiting_for.get("limit"),
+        "loop": waiting_for.get("step"),
         "hold": hold,
         "hold_ends": hold and waiting_for["until"] and time_until(waiting_for["until"], job.now),
         "full": candidates["full"],

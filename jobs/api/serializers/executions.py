@@ -17,6 +17,7 @@ from controlplane.core.rest import AnyField, ChoiceField, IdField, SecondsField,
 from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
+from jobs.api.serializers.loops import LoopAnswer, LoopRequest
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField, MaskedField, MaskedObjectField
 from jobs.api.serializers.waits import ApprovalAction, WaitAction, WaitAnswer
 from jobs.models import Execution, ExecutionEvent, WorkerJob
@@ -111,7 +112,7 @@ class TaskRequest(JobRequest):
         return job
 
 
-class StepRequest(TaskRequest):
+class StepRequest(LoopRequest, TaskRequest):
     action = StepActionField()  # type: ignore[assignment]
     key = KeyField(help_text="Key of the step, unique in the execution.")
     depends_on = serializers.ListField(
@@ -245,7 +246,7 @@ class JobList(serializers.ListSerializer):
 SUBMISSION = one_or_many_schema("Submission", SubmissionRequest, SubmissionRequest(many=True))
 
 
-class StepAnswer(ModelAnswer):
+class StepAnswer(LoopAnswer):
     key = serializers.CharField(source="step")
     job = serializers.UUIDField(source="id")
     action = MaskedObjectField()
@@ -276,7 +277,7 @@ class StepAnswer(ModelAnswer):
         fields = (
             "key", "job", "state", "action", "depends_on", "continue_on_failure", "child", "server", "attempt_count",
             "resubmissions", "retries", "when", "run_if_skipped", "kept", "restart_of", "waiting_for", "output",
-            "error", "left_out", "available_at", "finished_at",
+            "for_each", "max_parallel", "fail_fast", "progress", "error", "left_out", "available_at", "finished_at",
         )  # fmt: skip
 
 

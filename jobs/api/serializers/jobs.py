@@ -218,8 +218,8 @@ class JobAnswer(ModelAnswer):
     waiting_for = WaitAnswer(allow_null=True, help_text="Event that a step waits for now, without a worker.")
     limits = serializers.SerializerMethodField(help_text="Slots that it needs, by key.")
     parked_by = serializers.SerializerMethodField(
-        help_text='Why no worker gets it although it is PENDING: `{"limit": key}` or `{"hold": id}`. Null: it may be'
-        " claimed."
+        help_text='Why no worker gets it although it is PENDING: `{"limit": key}`, `{"hold": id}` or'
+        ' `{"max_parallel": step}`. Null: it may be claimed.'
     )
 
     class Meta:
@@ -356,13 +356,14 @@ class RuledOut(serializers.Serializer):
 
 class WaitingFor(serializers.Serializer):
     what = serializers.CharField(
-        help_text="available_at; hold: it is on `hold`; limit: its key `limit` has no free slot; or stop: the code of"
-        " its last attempt may still run on `server`."
+        help_text="available_at; hold: it is on `hold`; limit: its key `limit` has no free slot; max_parallel: other"
+        " items of the loop `step` must end first; or stop: the code of its last attempt may still run on `server`."
     )
     until = TimeField(allow_null=True)
     hold = serializers.UUIDField(required=False)
     server = ServerName(required=False)
     limit = serializers.CharField(required=False)
+    step = serializers.CharField(required=False)
 
 
 class PlacementAnswer(serializers.Serializer):

@@ -14,6 +14,7 @@ class ResolvedStep(NamedTuple):
     execution: UUID
     state: str
     needs_no_worker: bool
+    is_loop: bool
 
 
 class SlowStep(NamedTuple):
@@ -21,3 +22,4 @@ class SlowStep(NamedTuple):
     execution: UUID
     state: str
     needs_no_worker: bool
+    is_loop: bool
