@@ -136,8 +136,9 @@ def test_a_job_and_an_execution_may_be_made_in_a_namespace(plane, run, tmp_path)
             {"what": "stop", "until": None, "server": {"id": ID, "name": "worker-1"}},
             "waits  until worker-1 has stopped it, or must have",
         ),
+        ({"what": "max_parallel", "until": None, "step": "convert"}, "waits  for other items of convert"),
     ],
-    ids=["nothing", "time", "stop"],
+    ids=["nothing", "time", "stop", "loop"],
 )
 def test_the_reason_of_a_waiting_job_is_a_text(plane, run, waiting_for, words):
     ruled_out = {"server": {"id": ID, "name": "worker-2"}, "filter": "tags", "detail": "it lacks gpu"}
