@@ -101,6 +101,8 @@ class AlertsSettings:
     stale_claim."""
     answer_waits: bool = True
     """Alert when a step waits for an answer of a person."""
+    deadline_missed: bool = True
+    """Alert when a job or an execution has not ended at its deadline."""
     version_skew: bool = False
     """Alert when alive workers of one cluster have several versions."""
     oldest_waiting: Seconds | None = 900

@@ -100,6 +100,13 @@ class Unmatched(Described):
     WAIT = "wait", "It waits for such a worker."
 
 
+class OnDeadline(Described):
+    """Handling of a job or an execution that has not ended at its deadline."""
+
+    FLAG = "flag", "It gets the flag deadline_missed, and an alert is sent."
+    CANCEL = "cancel", "It is also cancelled, with DEADLINE_MISSED."
+
+
 class Isolation(Described):
     """Process that a worker must give a job. Without it the worker decides."""
 
@@ -111,7 +118,7 @@ QUARANTINED = ("RESUBMISSIONS_EXHAUSTED", "WORKER_CRASHED")
 
 
 class Flag(Described):
-    """Reason why a job makes no progress until somebody acts."""
+    """Reason why a person should look at a job that has not ended."""
 
     HELD_BY_LOST_SERVER = (
         "held_by_lost_server",
@@ -128,6 +135,7 @@ class Flag(Described):
     WAITS_FOR_TAGS = "waits_for_tags", "waiting for tags that no alive worker has"
     REFUSED_BY_ALL = "refused_by_all", "waiting although every alive worker with its tags refused it"
     WAITS_AFTER_LOSS = "waits_after_loss", "waiting for another worker, because its worker was lost"
+    DEADLINE_MISSED = "deadline_missed", "past its deadline"
 
 
 class JobKind(Described):
@@ -211,6 +219,7 @@ class EventCode(Described):
     )
     STEP_TIMEOUT = "STEP_TIMEOUT", "A step ran or waited longer than its timeout_seconds."
     EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT", "The execution ran longer than its timeout_seconds and is cancelled."
+    DEADLINE_MISSED = "DEADLINE_MISSED", "The execution or a step has not ended at its deadline and is cancelled."
     NO_MATCHING_WORKER = "NO_MATCHING_WORKER", "No alive worker may run a step, and the step is FAILED."
     RETRY = "RETRY", "A step failed and is tried again."
     STEP_SKIPPED = (

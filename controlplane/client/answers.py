@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from controlplane.client.answer_parts import Deadline
 from controlplane.client.loop_answers import LoopFields
 
 JobState = Literal[
@@ -59,7 +60,7 @@ class SentSignal(TypedDict):
     created_at: str
 
 
-class Job(TypedDict):
+class Job(Deadline):
     """Job. It has ended when `finished_at` is not None.
 
     In a list, `left_out` names the fields that are left out because they are too large.
@@ -185,11 +186,12 @@ class Step(LoopFields):
     finished_at: str | None
 
 
-class ExecutionFields(TypedDict):
+class ExecutionFields(Deadline):
     id: str
     name: str
     namespace: str
     state: ExecutionState
+    flags: list[str]
     key: str | None
     timeout_seconds: float | None
     error: Any

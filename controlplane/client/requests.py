@@ -21,6 +21,8 @@ class JobOptions(TypedDict, total=False):
     timeout_seconds: float | None
     available_at: datetime.datetime | str
     good_until: datetime.datetime | str | None
+    deadline_seconds: float | None
+    on_deadline: Literal["flag", "cancel"]
     on_worker_lost: Literal["RESUBMIT", "FAIL"]
     unmatched: Literal["fail", "wait"]
     max_retries: int
@@ -53,6 +55,8 @@ class ExecutionOptions(TypedDict, total=False):
 
     on_error: list[dict[str, Any]]
     timeout_seconds: float | None
+    deadline_seconds: float | None
+    on_deadline: Literal["flag", "cancel"]
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     require_worker: bool

@@ -310,6 +310,9 @@ class Migration(migrations.Migration):
                 ('open_steps', models.IntegerField(help_text='Number of steps whose end has no effect yet. Hooks do not count.')),
                 ('passed_on', models.BooleanField(db_default=False, help_text='True: its end has ended its parent step.')),
                 ('timeout_seconds', models.FloatField(null=True)),
+                ('deadline_seconds', models.FloatField(null=True)),
+                ('deadline_at', models.DateTimeField(help_text='Its creation and `deadline_seconds`.', null=True)),
+                ('on_deadline', models.TextField(help_text='Null: it has no deadline.', null=True)),
                 ('started_observed', models.FloatField(db_default=controlplane.core.model_fields.ObservedNow())),
                 ('cancel_requested_at', models.DateTimeField(null=True)),
                 ('error', models.JSONField(null=True)),
@@ -364,6 +367,9 @@ class Migration(migrations.Migration):
                 ('limits', models.JSONField(help_text='Slots that it needs, by key.', null=True)),
                 ('parked_by', models.JSONField(help_text='Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may.', null=True)),
                 ('isolation', models.TextField(help_text='Process that its code must have; null: the worker decides.', null=True)),
+                ('deadline_seconds', models.FloatField(null=True)),
+                ('deadline_at', models.DateTimeField(help_text='Its creation and `deadline_seconds`.', null=True)),
+                ('on_deadline', models.TextField(help_text='Null: it has no deadline.', null=True)),
                 ('traceparent', models.TextField(help_text='Trace in which it was submitted (W3C).', null=True)),
                 ('attempt_traceparent', models.TextField(help_text='Span of its last started attempt, if its worker records spans.', null=True)),
                 ('refused_by', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), db_default=[], help_text='Servers that gave it back as not allowed; they do not get it again.', size=None)),
@@ -480,7 +486,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['id'],
                 'indexes': [models.Index(fields=['execution', 'id'], name='executionevent_of_execution')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('code__in', [jobs.states.EventCode['CODE_MAY_RUN'], jobs.states.EventCode['EXECUTION_REPAIRED'], jobs.states.EventCode['EXECUTION_TIMEOUT'], jobs.states.EventCode['HOOK_FAILED'], jobs.states.EventCode['JOB_REQUEUED'], jobs.states.EventCode['JOB_RESUBMITTED'], jobs.states.EventCode['NO_MATCHING_WORKER'], jobs.states.EventCode['RETRY'], jobs.states.EventCode['STEP_SKIPPED'], jobs.states.EventCode['STEP_TIMEOUT'], jobs.states.EventCode['WORKER_CRASHED']])), name='executionevent_code')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('code__in', [jobs.states.EventCode['CODE_MAY_RUN'], jobs.states.EventCode['DEADLINE_MISSED'], jobs.states.EventCode['EXECUTION_REPAIRED'], jobs.states.EventCode['EXECUTION_TIMEOUT'], jobs.states.EventCode['HOOK_FAILED'], jobs.states.EventCode['JOB_REQUEUED'], jobs.states.EventCode['JOB_RESUBMITTED'], jobs.states.EventCode['NO_MATCHING_WORKER'], jobs.states.EventCode['RETRY'], jobs.states.EventCode['STEP_SKIPPED'], jobs.states.EventCode['STEP_TIMEOUT'], jobs.states.EventCode['WORKER_CRASHED']])), name='executionevent_code')],
             },
         ),
         migrations.CreateModel(
@@ -644,6 +650,14 @@ class Migration(migrations.Migration):
             model_name='workerjob',
             index=models.Index(condition=models.Q(('send_requested_at__isnull', False)), fields=['owner'], name='job_to_send'),
         ),
+        migrations.AddIndex(
+            model_name='workerjob',
+            index=models.Index(condition=models.Q(('deadline_at__isnull', False), ('finished_at__isnull', True)), fields=['deadline_at'], name='job_deadline'),
+        ),
+        migrations.AddIndex(
+            model_name='workerjob',
+            index=models.Index(condition=models.Q(('error__code', 'DEADLINE_MISSED'), ('state', 'CANCELLED')), fields=['finished_at'], name='job_missed_deadline'),
+        ),
         migrations.AddConstraint(
             model_name='workerjob',
             constraint=models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.JobState['BLOCKED'], jobs.states.JobState['CANCELLED'], jobs.states.JobState['CLAIMED'], jobs.states.JobState['COMPLETED'], jobs.states.JobState['EXPIRED'], jobs.states.JobState['FAILED'], jobs.states.JobState['PENDING'], jobs.states.JobState['RUNNING'], jobs.states.JobState['SKIPPED']])), name='job_state'),
@@ -683,6 +697,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='workerjob',
             constraint=models.UniqueConstraint(condition=models.Q(('execution__isnull', False)), fields=('execution', 'step'), name='job_step_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='workerjob',
+            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.states.OnDeadline['CANCEL'], jobs.states.OnDeadline['FLAG']])), name='job_on_deadline'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
@@ -740,6 +758,14 @@ class Migration(migrations.Migration):
             model_name='execution',
             index=models.Index(condition=models.Q(('parent_step__isnull', False), ('passed_on', False), ('state__in', [jobs.states.ExecutionState['CANCELLED'], jobs.states.ExecutionState['COMPLETED'], jobs.states.ExecutionState['FAILED']])), fields=['root_id'], name='execution_to_pass_on'),
         ),
+        migrations.AddIndex(
+            model_name='execution',
+            index=models.Index(condition=models.Q(('deadline_at__isnull', False), ('finished_at__isnull', True)), fields=['deadline_at'], name='execution_deadline'),
+        ),
+        migrations.AddIndex(
+            model_name='execution',
+            index=models.Index(condition=models.Q(('error__code', 'DEADLINE_MISSED'), ('state', 'CANCELLED')), fields=['finished_at'], name='execution_missed_deadline'),
+        ),
         migrations.AddConstraint(
             model_name='execution',
             constraint=models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.ExecutionState['CANCELLED'], jobs.states.ExecutionState['CANCELLING'], jobs.states.ExecutionState['COMPLETED'], jobs.states.ExecutionState['FAILED'], jobs.states.ExecutionState['RUNNING']])), name='execution_state'),
@@ -751,6 +777,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='execution',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('state__in', [jobs.states.ExecutionState['CANCELLED'], jobs.states.ExecutionState['COMPLETED'], jobs.states.ExecutionState['FAILED']])), models.Q(models.Q(('state__in', [jobs.states.ExecutionState['CANCELLED'], jobs.states.ExecutionState['COMPLETED'], jobs.states.ExecutionState['FAILED']]), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='execution_finished_at_its_end'),
+        ),
+        migrations.AddConstraint(
+            model_name='execution',
+            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.states.OnDeadline['CANCEL'], jobs.states.OnDeadline['FLAG']])), name='execution_on_deadline'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',

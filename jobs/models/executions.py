@@ -5,10 +5,12 @@ from django.db.models import Q
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
-from jobs.states import EventCode, ExecutionState
+from jobs.states import EventCode, ExecutionState, OnDeadline
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 EXECUTION_TERMINAL = sorted(states.EXECUTION_TERMINAL)
+MISSED_DEADLINE = Q(state="CANCELLED", error__code="DEADLINE_MISSED")
+"""Condition of a job or an execution that was cancelled at its deadline."""
 
 
 class Execution(models.Model):
@@ -47,6 +49,9 @@ class Execution(models.Model):
     open_steps = models.IntegerField(help_text="Number of steps whose end has no effect yet. Hooks do not count.")
     passed_on = models.BooleanField(db_default=False, help_text="True: its end has ended its parent step.")
     timeout_seconds = models.FloatField(null=True)
+    deadline_seconds = models.FloatField(null=True)
+    deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
+    on_deadline = models.TextField(null=True, help_text="Null: it has no deadline.")
     started_observed = models.FloatField(db_default=ObservedNow())
     cancel_requested_at = models.DateTimeField(null=True)
     error = models.JSONField(null=True)
@@ -61,6 +66,7 @@ class Execution(models.Model):
         ]
         constraints = [
             check_one_of("state", ExecutionState, "execution_state"),
+            check_one_of("on_deadline", OnDeadline, "execution_on_deadline"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="execution_key_once"),
             models.CheckConstraint(
                 condition=Q(state__in=EXECUTION_TERMINAL, finished_at__isnull=False)
@@ -74,6 +80,12 @@ class Execution(models.Model):
             models.Index(fields=["state", "id"], name="execution_by_state"),
             models.Index(fields=["name", "id"], name="execution_by_name"),
             models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=EXECUTION_TERMINAL)),
+            models.Index(
+                fields=["deadline_at"],
+                name="execution_deadline",
+                condition=Q(finished_at__isnull=True, deadline_at__isnull=False),
+            ),
+            models.Index(fields=["finished_at"], name="execution_missed_deadline", condition=MISSED_DEADLINE),
             models.Index(
                 fields=["root_id"],
                 name="execution_to_pass_on",

@@ -11,8 +11,8 @@ from django.db.models.fields.json import KT
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
-from jobs.models.executions import Execution
-from jobs.states import Isolation, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
+from jobs.models.executions import MISSED_DEADLINE, Execution
+from jobs.states import Isolation, JobKind, JobState, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
 from jobs.tags import TYPES_WITHOUT_WORKER
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
@@ -104,6 +104,9 @@ class WorkerJob(models.Model):
         null=True, help_text="Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may."
     )
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
+    deadline_seconds = models.FloatField(null=True)
+    deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
+    on_deadline = models.TextField(null=True, help_text="Null: it has no deadline.")
     traceparent = models.TextField(null=True, help_text="Trace in which it was submitted (W3C).")
     attempt_traceparent = models.TextField(
         null=True, help_text="Span of its last started attempt, if its worker records spans."
@@ -155,6 +158,7 @@ class WorkerJob(models.Model):
             check_one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
             check_one_of("unmatched", Unmatched, "job_unmatched"),
             check_one_of("isolation", Isolation, "job_isolation"),
+            check_one_of("on_deadline", OnDeadline, "job_on_deadline"),
             check_one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
             models.CheckConstraint(
@@ -223,6 +227,12 @@ class WorkerJob(models.Model):
                 name="job_good_until",
                 condition=Q(state=JobState.PENDING, good_until__isnull=False),
             ),
+            models.Index(
+                fields=["deadline_at"],
+                name="job_deadline",
+                condition=Q(finished_at__isnull=True, deadline_at__isnull=False),
+            ),
+            models.Index(fields=["finished_at"], name="job_missed_deadline", condition=MISSED_DEADLINE),
             models.Index(
                 fields=["execution"],
                 name="job_to_pass_on",

@@ -102,6 +102,12 @@ def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
     )
 
 
+def is_past_deadline(execution: CountedExecution) -> bool:
+    """Return True if an execution of `visible_executions()` has not ended, and its deadline has passed."""
+    deadline = execution.deadline_at
+    return deadline is not None and execution.finished_at is None and deadline <= execution.now
+
+
 def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
     """Return an execution as in `visible_executions()`, with `own_steps` and `hooks` as in `execution_steps()`.
 

@@ -102,10 +102,12 @@ def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
         flagged, held = fetch_result_sets(
             sql.read_flags, sql.find_holds_of_jobs, only=hanging, jobs=waiting, scan_limit=None, **flag_parameters()
         )
-    flags = {row.id: row.flag for row in flagged}
+    flags: dict[UUID, list[str]] = {}
+    for row in flagged:
+        flags.setdefault(row.id, []).append(row.flag)
     holds = {row.job: row.hold for row in held}
     for job in rows:
-        job.flags = [flags[job.pk]] if job.pk in flags else []
+        job.flags = flags.get(job.pk, [])
         if job.pk in holds:
             job.parked_by = {"hold": str(holds[job.pk])}
     return rows
@@ -118,7 +120,12 @@ def flagged_job_ids(flag: str, limit: int) -> list[UUID]:
 
 
 def may_stand_still(job: WorkerJob) -> bool:
-    """Return True if the job may have a flag. A new job has none, because it fails when no worker claims it."""
+    """Return True if the job may have a flag. A new job without a deadline has none.
+
+    It fails when no worker claims it.
+    """
+    if job.deadline_at is not None and job.finished_at is None:
+        return True
     if job.state == JobState.PENDING:
         return job.attempt_count > 0 or job.unmatched == Unmatched.WAIT or conf().unmatched_after is None
     return job.state == JobState.RUNNING or (job.state == JobState.CLAIMED and not conf().auto_requeue_stale_claimed)

@@ -30,6 +30,8 @@ DEFAULTS: dict[str, Any] = {
     "isolation": None,
     "limits": None,
     "available_at": None,
+    "deadline_seconds": None,
+    "on_deadline": None,
 }
 """Default values of a submitted job, the same as in the rule `job_values` of jobs/sql/rules.sql."""
 
@@ -55,7 +57,7 @@ class UntouchedJob:
     resubmissions = retries = 0
     payload_from = parked_by = None
     resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
-    waiting_for = cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
+    deadline_at = waiting_for = cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
     def __init__(self, row: SubmittedJob, kind: JobKind, namespace: str, content: dict[str, Any]) -> None:
         """`content` has the fields that differ from `DEFAULTS`. This object keeps it."""
@@ -83,7 +85,7 @@ class Submitted(NamedTuple):
 
 def stays_untouched(content: Mapping[str, Any]) -> bool:
     """Return True if a job with this content has not begun when it is stored, and cannot be flagged or parked yet."""
-    if content["action"]["type"] == "execution" or content.get("limits") is not None:
+    if content["action"]["type"] == "execution" or {"limits", "deadline_seconds"} & content.keys():
         return False
     return content.get("unmatched") != Unmatched.WAIT and conf().unmatched_after is not None
 

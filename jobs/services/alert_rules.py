@@ -24,6 +24,7 @@ SEVERITIES = {
     "quarantine": WARNING,
     "no_matching_worker": WARNING,
     "stuck_job": WARNING,
+    "deadline_missed": WARNING,
     "answer_waits": INFO,
     "version_skew": INFO,
     "oldest_waiting": WARNING,
@@ -70,6 +71,7 @@ def find_conditions(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if rules.stuck_job and any(figures["flags"][flag] for flag in STUCK):
         yield from find_stuck_jobs()
     yield from find_waiting_answers()
+    yield from find_missed_deadlines()
     if rules.oldest_waiting is not None and (figures["waiting"] or 0) > rules.oldest_waiting:
         summary = f"The oldest waiting job has waited for {describe_duration(figures['waiting'])}"
         url = link_to("jobs", state="PENDING")
@@ -116,6 +118,20 @@ def find_stuck_jobs() -> Iterator[dict[str, Any]]:
         yield build_condition(
             "stuck_job", summary, row.flag, url=url, items=row.ids, reason=row.flag, count=row.number, jobs=jobs
         )
+
+
+def find_missed_deadlines() -> Iterator[dict[str, Any]]:
+    """Yield a condition for the jobs past their deadlines, and one for the executions, if the rule is switched on."""
+    lately = float(RECENT_LOSS_SECONDS)
+    for row in sql.read_missed_deadlines.fetch_rows(lately=lately) if alerts_conf().deadline_missed else []:
+        some = [{**one, "url": link_to(row.kind, one["id"])} for one in read_json(row.named)]
+        names = ", ".join(one["name"] or one["id"] for one in some) + (" …" if row.number > len(some) else "")
+        listed = link_to("jobs", flag=Flag.DEADLINE_MISSED) if row.kind == "job" else link_to("executions")
+        yield build_condition(
+            "deadline_missed", f"{count_of(row.number, row.kind)} past the deadline: {names}", row.kind,
+            url=some[0]["url"] if row.number == 1 else listed, items=row.ids, reason=row.kind, count=row.number,
+            **{f"{row.kind}s": some},
+        )  # fmt: skip
 
 
 def describe_quarantine(count: int) -> dict[str, Any]:

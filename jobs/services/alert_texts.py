@@ -63,6 +63,8 @@ def list_lines(data: dict[str, Any]) -> Iterator[str]:
         yield f"Server: {server['name']}" + (f" on {server['hostname']}" if server.get("hostname") else "")
     for job in details.get("jobs") or []:
         yield f"Job: {job['name']} {job['id']}" if job.get("name") else f"Job: {job['id']}"
+    for execution in details.get("executions") or []:
+        yield f"Execution: {execution['name']} {execution['id']}"
 
 
 def add_link(text: str, payload: dict[str, Any]) -> str:

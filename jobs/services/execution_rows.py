@@ -68,6 +68,8 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "open_steps": sum(not plan.keeps(step["key"]) for step in steps),
                 "timeout_seconds": plan.definition.get("timeout_seconds"),
                 "outputs_from": step_data.build_outputs(plan.definition),
+                "deadline_seconds": plan.definition.get("deadline_seconds"),
+                "on_deadline": plan.definition.get("on_deadline"),
             }
         )
         for position, step in enumerate([*steps, *hooks]):

@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from jobs.services import limits
 from jobs.services.evaluations import follow_up_evaluations
 from jobs.services.executions import advance_executions
+from jobs.sql.rows.deadlines import SweptJobs
 from jobs.sql.rows.heartbeats import EndedAttempts
 from jobs.sql.rows.interventions import EndedAttempt, LockedJob
-from jobs.sql.rows.sweep import SweptJobs, UnmatchedJobs
+from jobs.sql.rows.sweep import UnmatchedJobs
 from jobs.states import JobKind
 
 

@@ -16,8 +16,9 @@ from jobs.conf import conf
 from jobs.services import propagation
 from jobs.services.hints import announce_work
 from jobs.sql import sql
+from jobs.sql.rows.deadlines import SweptJobs
 from jobs.sql.rows.heartbeats import EndedAttempts
-from jobs.sql.rows.sweep import SweptJobs, UnmatchedJobs
+from jobs.sql.rows.sweep import UnmatchedJobs
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from controlplane.core.database.errors import describe
 from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
-from jobs.services import cancellation, execution_repair, holds, limits, recovery
+from jobs.services import cancellation, deadlines, execution_repair, holds, limits, recovery
 from jobs.sql import sql
 from jobs.sql.rows.sweep import StaleAttempt
 from liveness.services.action_events import ActionSubject, record_action
@@ -45,6 +45,7 @@ def run_sweep() -> dict[str, dict[str, int]]:
         "expired": expire_jobs,
         "unmatched": fail_unmatched_jobs,
         "timed_out": cancellation.cancel_overdue_executions,
+        "late": deadlines.cancel_past_deadlines,
         "repaired": execution_repair.repair_executions,
         "limits": limits.repair_limits,
     }

@@ -34,7 +34,7 @@ stopped_executions as (
 new_events as (
     insert into jobs_executionevent (execution_id, code, line)
     select id, %(error)s::jsonb ->> 'code', %(error)s::jsonb ->> 'message' from executions_to_stop
-     where error ->> 'code' = 'EXECUTION_TIMEOUT'
+     where error ->> 'code' in ('EXECUTION_TIMEOUT', 'DEADLINE_MISSED')
 ),
 cancelled_jobs as (
     update jobs_workerjob j

@@ -261,8 +261,8 @@ end)
 ({{may_be_claimed(j)}} and not {{has_refused(s, j)}} and (%(only)s::uuid[] is null or j.id = any(%(only)s)))
 
 -- rule: timed_out(e)
--- true if execution e is cancelled because of its own timeout. Then its hooks run, as they do after a failure
-(e.state = 'CANCELLING' and e.error ->> 'code' = 'EXECUTION_TIMEOUT')
+-- true if execution e is cancelled because of its own timeout or deadline. Then its hooks run, as they do after a failure
+(e.state = 'CANCELLING' and e.error ->> 'code' in ('EXECUTION_TIMEOUT', 'DEADLINE_MISSED'))
 
 -- rule: is_in_force(h)
 -- true if hold h has not ended
@@ -365,20 +365,47 @@ greatest(j.pending_observed, (select maintenance_ended_observed from liveness_in
 
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
-        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits
+        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits,
+        deadline_seconds, deadline_at, on_deadline
 
 -- rule: job_values
 -- values of `job_columns` from the fields of `submitted` in JSON. A missing field gets the value of submitted.DEFAULTS
 coalesce(name, ''), action, payload, coalesce(tags, '{}'), required_tags, coalesce(priority, 0), timeout_seconds,
         on_worker_lost, coalesce(unmatched, 'fail'), coalesce(max_retries, 0), coalesce(retry_delay_seconds, 0),
-        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation, {{all_limits(submitted)}}
+        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation,
+        {{all_limits(submitted)}},
+        deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}
+
+-- rule: on_deadline
+-- handling of a missed deadline, from fields in JSON (null: there is no deadline)
+case when deadline_seconds is not null then coalesce(on_deadline, 'flag') end
+
+-- rule: deadline_words(j)
+-- why job or execution j is cancelled at its deadline
+format('it has not ended %%s s after its submission', j.deadline_seconds)
+
+-- rule: can_be_cancelled(j)
+-- true if job j has not ended and is neither an execution nor a step that waits
+(j.state in ('BLOCKED', 'PENDING') or j.state in {{LIVE}} and j.attempt_id is not null and j.cancel_requested_at is null)
+
+-- rule: was_cancelled_at_deadline(j)
+-- true if job or execution j was cancelled for its deadline within the last `lately` seconds. The condition is that of
+-- the partial indexes
+(j.state = 'CANCELLED' and (j.error -> 'code') = '"DEADLINE_MISSED"'::jsonb
+ and j.finished_at > clock_timestamp() - make_interval(secs => %(lately)s))
+
+-- rule: deadlines_judged_until
+-- deadlines until this time may cancel (null: none may). It is the begin of the last liveness check, if that check has
+-- finished lately. So after an outage of the control plane one whole check runs first, and workers report before it ends
+(select clock.finished_at - make_interval(secs => clock.took) from liveness_clock clock
+  where clock.finished_at > clock_timestamp() - make_interval(secs => %(late_after)s))
 
 -- rule: job_columns_in_json
 -- fields of `job_columns` in JSON; each may be missing
 name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
         on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
         retry_on text[], good_until timestamptz, traceparent text, available_at timestamptz, needs jsonb,
-        unique_key text, isolation text, limits jsonb
+        unique_key text, isolation text, limits jsonb, deadline_seconds float8, on_deadline text
 
 -- rule: reported_jobs
 -- ids of the jobs whose attempts are reported on

@@ -9,6 +9,7 @@ from jobs.sql.rows import (
     changes,
     claiming,
     clock,
+    deadlines,
     enqueueing,
     execution_repair,
     executions,
@@ -83,6 +84,9 @@ class JobsStatements(Statements):
     claim_jobs: Statement[claiming.GivenAttempt]
     follow_clock: Statement[clock.FollowClockRow]
     read_clock: Statement[clock.ReadClockRow]
+    cancel_jobs_past_deadline: Statement[deadlines.SweptJobs]
+    find_executions_past_deadline: Statement[deadlines.ExecutionPastDeadline]
+    read_missed_deadlines: Statement[deadlines.MissedDeadlines]
     enqueue_jobs: Statement[enqueueing.EnqueuedJob]
     find_stalled_executions: Statement[IdRow]
     find_stalled_jobs: Statement[execution_repair.FindStalledJobsRow]
@@ -218,7 +222,7 @@ class JobsStatements(Statements):
     submit_jobs: Statement[submission.SubmittedJob]
     submit_jobs_counted: Statement[submission.SubmittedJob]
     end_overdue_attempts: Statement[heartbeats.EndedAttempts]
-    expire_jobs: Statement[sweep.SweptJobs]
+    expire_jobs: Statement[deadlines.SweptJobs]
     fail_unmatched_jobs: Statement[sweep.UnmatchedJobs]
     list_stale_attempts: Statement[sweep.StaleAttempt]
     count_stale_attempts: Statement[sweep.CountStaleAttemptsRow]
@@ -232,9 +236,9 @@ class JobsStatements(Statements):
     read_incidents: Statement[verdict.Incidents]
     read_cluster_figures: Statement[verdict.ClusterFigures]
     begin_waits: Statement[IdRow]
-    end_due_waits: Statement[sweep.SweptJobs]
-    end_signalled_waits: Statement[sweep.SweptJobs]
+    end_due_waits: Statement[deadlines.SweptJobs]
+    end_signalled_waits: Statement[deadlines.SweptJobs]
     settle_signals: Statement[IdRow]
-    end_timed_out_waits: Statement[sweep.SweptJobs]
+    end_timed_out_waits: Statement[deadlines.SweptJobs]
     answer_step: Statement[IdRow]
     read_waiting_answers: Statement[waits.WaitingAnswer]

@@ -76,7 +76,9 @@ updated_jobs as (
     update jobs_workerjob j
        set state = v.job_state, attempt_id = null,
            output = case when v.job_state = 'COMPLETED' then v.output end,
-           error = case when v.job_state = 'FAILED' then v.job_error end,
+           -- A job that is cancelled at its deadline keeps that error.
+           error = case when v.job_state = 'FAILED' then v.job_error
+                        when v.job_state = 'CANCELLED' and j.cancel_requested_at is not null then j.error end,
            finished_at = case when v.job_state <> 'PENDING' then v.at end,
            resubmissions = j.resubmissions
                + case when v.loss and v.attempt_state = 'RESUBMITTED' then 1 else 0 end,
@@ -296,8 +298,14 @@ to_be_failed as (
 )
 
 -- step: flagged_jobs(unmatched_jobs) -> flagged
--- List jobs that will not move until a person acts, and why.
+-- List jobs that a person should look at, and why. A job may be past its deadline for another reason of the list.
 flagged as (
+    select late.id, '{}'::text[] as tags, 'deadline_missed' as flag
+      from (select j.id from jobs_workerjob j
+             where j.deadline_at <= clock_timestamp() and j.finished_at is null
+               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+             order by j.deadline_at limit %(scan_limit)s) late
+     union all
     select j.id, j.required_tags as tags,
            case
                when j.unmatched = 'fail' and %(unmatched_after)s::float8 is not null then 'waits_after_loss'

@@ -19,6 +19,7 @@ HEADLINES = {
     Flag.WAITS_FOR_TAGS: "Jobs wait for tags that no worker has",
     Flag.REFUSED_BY_ALL: "Jobs were refused by all workers",
     Flag.WAITS_AFTER_LOSS: "Jobs of a lost worker wait for another worker",
+    Flag.DEADLINE_MISSED: "Jobs are past their deadline",
     "quarantine": "Jobs are in quarantine",
     "failures": "More jobs fail than usual",
     "oldest_snapshot": "An old snapshot slows the database",

@@ -103,6 +103,7 @@ FLAGGED = {
     Flag.WAITS_FOR_TAGS: ("wait for a worker {having}", "waits"),
     Flag.REFUSED_BY_ALL: ("wait because every worker {having} refused them", "waits"),
     Flag.WAITS_AFTER_LOSS: ("wait for another worker {having} (the previous one is gone)", "waits"),
+    Flag.DEADLINE_MISSED: ("are past their deadline", "is"),
 }
 """Words for several flagged jobs, and the verb for one."""
 
@@ -121,7 +122,7 @@ def flagged_jobs(figures: Mapping[str, Any]) -> Iterable[Concern]:
             continue
         words, verb = FLAGGED[flag]
         if jobs == 1:
-            words = f"{verb} {words.partition(' ')[2]}".replace(" them", " it")
+            words = f"{verb} {words.partition(' ')[2]}".replace(" them", " it").replace(" their", " its")
         only = row.get("first") if jobs == 1 else None
         some = SomeJobs(count_up_to_limit(jobs), (("flag", flag.value),), only=only)
         tone = BAD if flag in HELD else WORRY

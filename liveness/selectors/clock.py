@@ -27,7 +27,12 @@ def is_check_late(age: float | None) -> bool:
     `age` is in seconds; None means that no check ever succeeded. A negative age means that the database's clock was set
     back since the last check.
     """
-    return age is None or abs(age) > 3 * conf().interval
+    return age is None or abs(age) > latest_check_age()
+
+
+def latest_check_age() -> float:
+    """Return the age in seconds of a liveness check above which it was too long ago."""
+    return 3.0 * conf().interval
 
 
 def database_time() -> datetime:

@@ -53,6 +53,7 @@ NOT_RUN = {
     ("docs/how-to/run-jobs-in-containers.md", "controlplane-agent"): "needs Docker; test_containers.py has stand-ins",
     ("docs/how-to/change-what-waits.md", "controlplane change ID"): "test_changes.py changes jobs in these ways",
     ("docs/how-to/change-what-waits.md", "controlplane begin-batch"): "test_changes.py begins such a batch",
+    ("docs/how-to/set-deadlines.md", "curl -s localhost"): "test_deadlines.py submits such jobs",
     ("docs/how-to/hold-work.md", "controlplane hold"): "test_holds.py holds such work",
     ("docs/how-to/scale-workers-by-queue.md", "controlplane queues"): "test_queues.py lists queues",
     ("docs/how-to/scale-workers-by-queue.md", "controlplane servers"): "needs Kubernetes",

@@ -22,6 +22,7 @@ LABELS: dict[str, str] = {
     "no_worker": "No worker", "no_worker_takes_work": "No worker", "no_matching_worker": "Will fail",
     "quarantine": "Quarantine", "failures": "Failures", "oldest_waiting": "Long wait",
     **{flag.value: "Stuck" for flag in Flag},
+    Flag.DEADLINE_MISSED.value: "Late",
 }  # fmt: skip
 """Words beside each kind of concern."""
 ABOUT_SERVERS = {"silent", "lost", "ending"}

@@ -34,6 +34,7 @@ RULES = {
     "quarantine": ("job", "A job is in quarantine."),
     "no_matching_worker": ("job", "Jobs wait for tags that no alive worker has."),
     "stuck_job": ("job", "A job is stuck until an operator acts. Its flag is the reason."),
+    "deadline_missed": ("job", "A job or an execution has not ended at its deadline."),
     "answer_waits": ("execution", "A step waits for an answer of a person."),
     "version_skew": ("server", "Alive workers of one cluster run different versions."),
     "oldest_waiting": ("job", "A job has waited longer than ALERTS[OLDEST_WAITING]."),

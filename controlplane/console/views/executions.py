@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from controlplane.agent.secrets.values import mask
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
-from controlplane.console.formatting import format_moment, seconds_until, time_since
+from controlplane.console.formatting import format_moment, seconds_until, time_since, time_until
 from controlplane.console.page import HOME, render_page, require_reader, show_not_found, within_reach
 from controlplane.console.presenters.action_events import present_action_events
 from controlplane.console.presenters.contents import count_left_out, format_json
@@ -22,7 +22,13 @@ from controlplane.console.selectors.step_look import StepLook
 from controlplane.core.statements import fetch_result_sets
 from jobs import states
 from jobs.errors import ExecutionUnknown
-from jobs.selectors.executions import CountedExecution, execution_summary, executions_page, visible_executions
+from jobs.selectors.executions import (
+    CountedExecution,
+    execution_summary,
+    executions_page,
+    is_past_deadline,
+    visible_executions,
+)
 from jobs.sql import sql
 from jobs.states import ExecutionState, HoldOf, JobState
 
@@ -108,6 +114,8 @@ def present_execution(row: CountedExecution) -> dict[str, Any]:
         "shares": shares,
         "ended": sum(row.counts.get(state, 0) for state in states.TERMINAL),
         "total": sum(row.counts.values()),
+        "is_late": is_past_deadline(row),
+        "deadline": row.deadline_at and not row.finished_at and time_until(row.deadline_at, row.now),
         "timeout": row.timeout_seconds
         and row.state == ExecutionState.RUNNING
         and seconds_until(row.timeout_seconds - (row.now - row.created_at).total_seconds(), row.now),

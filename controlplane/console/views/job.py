@@ -78,6 +78,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "what": describe_action(details.action),
         "made": time_since(details.created_at, details.now),
         "finished": details.finished_at and time_since(details.finished_at, details.now),
+        "deadline": details.deadline_at and format_moment(details.deadline_at, details.now),
         "kept": details.checkpoint_at and time_since(details.checkpoint_at, details.now),
         "losses": count_losses(details),
         "server_state": server_state,

@@ -16,6 +16,7 @@ from controlplane.core.paging import PageFilter
 from controlplane.core.rest import AnyField, ChoiceField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
+from jobs.api.serializers.deadlines import DEADLINE_FIELDS, LateFlag, WithDeadline
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
 from jobs.api.serializers.loops import LoopAnswer, LoopRequest
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField, MaskedField, MaskedObjectField
@@ -81,6 +82,7 @@ class HookRequest(JobRequest):
     )
     require_worker = None  # type: ignore[assignment]
     unique = None  # type: ignore[assignment]
+    deadline_seconds = on_deadline = None  # type: ignore[assignment]
 
 
 class TaskRequest(JobRequest):
@@ -96,6 +98,7 @@ class TaskRequest(JobRequest):
             field: [f"An execution has no {field}: {why}."]
             for field, why in {
                 "timeout_seconds": "give it to the action",
+                "deadline_seconds": "give it to the action",
                 "max_retries": "give them to its steps",
                 "good_until": "it starts at once",
                 "available_at": "it starts at once",
@@ -141,7 +144,7 @@ class StepRequest(LoopRequest, TaskRequest):
         return step
 
 
-class Definition(StrictSerializer):
+class Definition(WithDeadline):
     """Steps of an execution, with their dependencies and hooks."""
 
     name = TextField()
@@ -172,7 +175,7 @@ class Definition(StrictSerializer):
             raise serializers.ValidationError({"steps": problems})
         if problems := step_data.find_path_problems(definition):
             raise serializers.ValidationError({"steps": problems})
-        return definition
+        return super().validate(definition)
 
 
 def definition_reader(serializer: Definition) -> Reader:
@@ -295,12 +298,13 @@ class ExecutionSummary(ModelAnswer):
     parent = Parent(allow_null=True)
     trigger = serializers.UUIDField(source="trigger_id", allow_null=True)
     rerun_of = serializers.UUIDField(source="rerun_of_id", allow_null=True)
+    flags = LateFlag()
 
     class Meta:
         model = Execution
         fields = (
-            "id", "name", "namespace", "state", "key", "timeout_seconds", "error", "parent", "trigger", "rerun_of",
-            "cancel_requested_at", "created_at", "finished_at", "steps",
+            "id", "name", "namespace", "state", *DEADLINE_FIELDS, "flags", "key", "timeout_seconds", "error", "parent",
+            "trigger", "rerun_of", "cancel_requested_at", "created_at", "finished_at", "steps",
         )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from controlplane.core.rest import (
 )
 from jobs import scan_window
 from jobs.api.serializers.actions import ActionField, PriorityField
+from jobs.api.serializers.deadlines import DEADLINE_FIELDS, WithDeadline
 from jobs.api.serializers.limits import LimitsField
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
@@ -87,7 +88,7 @@ class UniqueRequest(StrictSerializer):
         return {**super().get_fields(), "while": lasts}
 
 
-class JobRequest(StrictSerializer):
+class JobRequest(WithDeadline):
     name = TextField(required=False, max_length=200, help_text="Name for people. Default: its action.")
     action = ActionField()
     payload = AnyField(required=False, help_text="Payload of the code.")
@@ -136,7 +137,7 @@ class JobRequest(StrictSerializer):
         if until is not None and since is not None and until <= since:
             raise serializers.ValidationError({"good_until": ["good_until must be after available_at."]})
         refuse_wrong_payload(job["action"], job.get("payload"))
-        return job
+        return super().validate(job)
 
 
 class ServerName(serializers.Serializer):
@@ -198,10 +199,8 @@ class JobAnswer(ModelAnswer):
     late_reports = LateReportAnswer(many=True)
     flags = serializers.ListField(
         child=ChoiceField(Flag.choices()),
-        help_text="Reasons why it makes no progress until somebody acts: held_by_lost_server (RUNNING on a lost server"
-        " with the restart strategy NEVER), stale_runner and stale_claim (no heartbeats, and nothing ends it by"
-        " itself), waits_for_tags (no alive worker has its tags), refused_by_all (every alive worker with its tags"
-        " gave it back as not allowed), waits_after_loss (its worker was lost, and it waits for another one).",
+        help_text="Reasons why a person should look at it: "
+        + "; ".join(f"{flag.value} ({flag.meaning})" for flag in Flag),
     )
     left_out = serializers.ListField(
         child=serializers.CharField(),
@@ -227,7 +226,7 @@ class JobAnswer(ModelAnswer):
         fields = (
             "id", "name", "namespace", "kind", "state", "flags", "action", "payload", "payload_from", "tags",
             "required_tags", "priority", "timeout_seconds", "on_worker_lost", "unmatched", "max_retries",
-            "retry_delay_seconds", "retry_backoff", "retry_on", "isolation",
+            "retry_delay_seconds", "retry_backoff", "retry_on", "isolation", *DEADLINE_FIELDS,
             "limits", "parked_by",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
             "child", "waiting_for", "key", "traceparent",

@@ -5,14 +5,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class SweptJobs(NamedTuple):
-    state: str
-    jobs: int
-    executions: list[UUID] | None
-    evaluations: list[UUID] | None
-    listed: list[UUID]
-
-
 class UnmatchedJobs(NamedTuple):
     state: str
     required_tags: list[str]

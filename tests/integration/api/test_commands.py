@@ -131,5 +131,5 @@ def test_sweep_jobs_recovers_what_is_lost_without_a_check(run, worker, submit):
     one.hold()
     one.beat(state="ERROR")
     assert "\nrecovered: 1 RESUBMITTED\n" in run("sweep_jobs")
-    steps = ("holds", "recovered", "overdue", "expired", "unmatched", "timed_out", "repaired", "limits")
+    steps = ("holds", "recovered", "overdue", "expired", "unmatched", "timed_out", "late", "repaired", "limits")
     assert run("sweep_jobs") == "".join(f"{step}: 0\n" for step in steps)

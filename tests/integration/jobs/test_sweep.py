@@ -15,7 +15,8 @@ from liveness.services import detection
 CLAIMED_STALE, RUNNING_STALE, UNMATCHED, CANCEL = 120, 300, 30, 60
 
 NOTHING = {
-    step: {} for step in ("holds", "recovered", "overdue", "expired", "unmatched", "timed_out", "repaired", "limits")
+    step: {}
+    for step in ("holds", "recovered", "overdue", "expired", "unmatched", "timed_out", "late", "repaired", "limits")
 }
 
 
@@ -272,6 +273,7 @@ def test_a_job_that_waits_again_after_a_loss_has_the_whole_time_for_a_match(work
         "expired": {},
         "unmatched": {},
         "timed_out": {},
+        "late": {},
         "repaired": {},
         "limits": {},
     }
@@ -291,6 +293,7 @@ def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, subm
         "expired": {},
         "unmatched": {},
         "timed_out": {},
+        "late": {},
         "repaired": {},
         "limits": {},
     }

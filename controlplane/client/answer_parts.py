@@ -1,0 +1,13 @@
+"""Parts that several of the control plane's responses have."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Deadline(TypedDict):
+    """Deadline of a job or an execution. All fields are None if it has none."""
+
+    deadline_seconds: float | None
+    on_deadline: str | None
+    deadline_at: str | None
