@@ -45,7 +45,7 @@ NAME_LENGTH = 200
 """Characters of a job's name. Only the end of a longer path is kept, because it identifies the task."""
 OPTIONS = {
     *("max_retries", "retry_delay_seconds", "retry_backoff", "retry_on"),
-    *("timeout_seconds", "on_worker_lost", "unmatched", "tags", "unique", "isolation", "limits"),
+    *("timeout_seconds", "on_worker_lost", "unmatched", "tags", "unique", "isolation", "limits", "worker_slots"),
 }
 """Options of a backend and of a task. They are fields of a job."""
 STATUS = {JobState.RUNNING: TaskResultStatus.RUNNING, JobState.COMPLETED: TaskResultStatus.SUCCESSFUL}

@@ -133,6 +133,7 @@ class Flag(Described):
         "CLAIMED without heartbeats, while AUTO_REQUEUE_STALE_CLAIMED is off: requeue it by hand",
     )
     WAITS_FOR_TAGS = "waits_for_tags", "waiting for tags that no alive worker has"
+    WAITS_FOR_SLOTS = "waits_for_slots", "waiting for more slots than any alive worker with its tags has"
     REFUSED_BY_ALL = "refused_by_all", "waiting although every alive worker with its tags refused it"
     WAITS_AFTER_LOSS = "waits_after_loss", "waiting for another worker, because its worker was lost"
     DEADLINE_MISSED = "deadline_missed", "past its deadline"

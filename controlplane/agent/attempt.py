@@ -101,6 +101,11 @@ class HeldAttempt:
         return self.stage is not AttemptStage.ENDED
 
     @property
+    def slots(self) -> int:
+        """Return how many slots of the worker its code uses."""
+        return int(self.item["job"].get("worker_slots") or 1)
+
+    @property
     def timeout(self) -> float | None:
         seconds = self.item["job"].get("timeout_seconds")
         return self.default_timeout if seconds is None else float(seconds)

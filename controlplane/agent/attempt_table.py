@@ -18,6 +18,7 @@ class AttemptTable:
         self.waiting: dict[str, HeldAttempt] = {}
         self.begun: dict[str, HeldAttempt] = {}
         self._held: dict[str, HeldAttempt] = {}
+        self._large: dict[str, HeldAttempt] = {}  # those of several slots that have not ended
 
     def __contains__(self, id: str) -> bool:
         return id in self._held
@@ -37,19 +38,34 @@ class AttemptTable:
         return len(self.waiting) + len(self.begun)
 
     @property
+    def live_slots(self) -> int:
+        return self.live_count + sum(attempt.slots - 1 for attempt in self._large.values())
+
+    @property
+    def begun_slots(self) -> int:
+        return len(self.begun) + sum(one.slots - 1 for id, one in self._large.items() if id in self.begun)
+
+    @property
     def is_full(self) -> bool:
         """Return True if there is code to run in each slot."""
-        return len(self.begun) >= self.slots
+        return self.begun_slots >= self.slots
 
     def add(self, attempt: HeldAttempt) -> None:
         self._held[attempt.id] = self.waiting[attempt.id] = attempt
+        if attempt.slots > 1:
+            self._large[attempt.id] = attempt
 
     def take_next(self) -> HeldAttempt | None:
-        """Return the next attempt whose code may begin, if a slot is free. It waits no more."""
+        """Return the next attempt whose code may begin, if its slots are free. It waits no more.
+
+        An attempt that needs more slots waits, and the others wait behind it, so that its slots become free.
+        """
         if self.is_full:
             return None
         attempt = next((one for one in self.waiting.values() if one.is_accepted), None)
-        return self.waiting.pop(attempt.id) if attempt else None
+        if attempt is None or (self.begun and self.begun_slots + attempt.slots > self.slots):
+            return None
+        return self.waiting.pop(attempt.id)
 
     def record_begin(self, attempt: HeldAttempt) -> None:
         if attempt.is_live:
@@ -57,16 +73,21 @@ class AttemptTable:
 
     def record_end(self, attempt: HeldAttempt) -> None:
         attempt.stage = AttemptStage.ENDED
-        self.waiting.pop(attempt.id, None)
-        self.begun.pop(attempt.id, None)
+        for attempts in (self.waiting, self.begun, self._large):
+            attempts.pop(attempt.id, None)
 
     def remove(self, attempt: HeldAttempt) -> None:
-        for attempts in (self._held, self.waiting, self.begun):
+        for attempts in (self._held, self.waiting, self.begun, self._large):
             attempts.pop(attempt.id, None)
 
     def list_claimed_ahead(self) -> list[HeldAttempt]:
-        """Return the waiting attempts that have no free slot."""
-        return list(self.waiting.values())[max(0, self.slots - len(self.begun)) :]
+        """Return the waiting attempts that have no free slots."""
+        waiting, free = list(self.waiting.values()), self.slots - self.begun_slots
+        for place, attempt in enumerate(waiting):
+            free -= attempt.slots
+            if free < 0:
+                return waiting[place:]
+        return []
 
     def list_running(self) -> list[HeldAttempt]:
         return [attempt for attempt in self.begun.values() if attempt.stage is AttemptStage.RUNNING]

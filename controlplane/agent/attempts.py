@@ -83,12 +83,12 @@ class AttemptTracker:
     @property
     def free_slots(self) -> int:
         """Slots for which a job must be claimed."""
-        return max(0, self._table.slots - self.live_count)
+        return max(0, self._table.slots - self._table.live_slots)
 
     @property
     def ahead_wanted(self) -> int:
         """Number of jobs that may be claimed beyond the slots. 0: none are needed now."""
-        return self._ahead.wanted(self.live_count)
+        return self._ahead.wanted(self._table.live_slots)
 
     @property
     def has_work_for_all_slots(self) -> bool:

@@ -87,6 +87,7 @@ class Job(Deadline):
     retry_on: list[str] | None
     isolation: str | None
     limits: dict[str, int]
+    worker_slots: int
     parked_by: dict[str, str] | None
     resubmissions: int
     retries: int
@@ -295,6 +296,7 @@ class Server(TypedDict):
     version: str
     tags: list[str]
     max_concurrent: int
+    used_slots: int
     state: str
     fresh: bool
     cordoned: bool
@@ -320,6 +322,7 @@ class Trigger(TypedDict):
     payload: Any
     tags: list[str]
     priority: int
+    worker_slots: int
     timeout_seconds: float
     max_retries: int
     enabled: bool

@@ -156,7 +156,8 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
     if sum(ways) != 1:
         raise ValueError("Give exactly one of: a command, --callable, --handler, --file")
     names = ("tags", "name", "priority", "timeout_seconds", "max_retries", "key", "unmatched", "on_worker_lost")
-    options = {name: getattr(given, name) for name in (*names, "require_worker") if getattr(given, name) is not None}
+    more = ("require_worker", "worker_slots")
+    options = {name: getattr(given, name) for name in (*names, *more) if getattr(given, name) is not None}
     if given.payload is not None:
         options["payload"] = parse_json(given.payload, "--payload")
     if given.limits:

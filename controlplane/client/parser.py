@@ -263,6 +263,7 @@ def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     add("--key", help="idempotency key: with the same key, no second job is submitted")
     add("--unique", metavar="KEY", help="unique key: while a job with it waits or runs, that job is returned")
     add("--limit", action="append", dest="limits", metavar="KEY", help="key whose limit counts; may be repeated")
+    add("--worker-slots", type=whole, metavar="N", help="slots of its worker that each attempt uses (default: 1)")
     add("--unmatched", choices=("fail", "wait"), help="what to do when no worker alive has its tags")
     add("--on-worker-lost", choices=("RESUBMIT", "FAIL"))
     add("--require-worker", action="store_const", const=True, help="refuse the job if no worker can run it now")

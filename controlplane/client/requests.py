@@ -30,6 +30,7 @@ class JobOptions(TypedDict, total=False):
     retry_backoff: Literal["fixed", "exponential"]
     retry_on: list[str] | None
     isolation: Literal["process"] | None
+    worker_slots: int
     limits: list[str] | Mapping[str, int]
     require_worker: bool
     key: str

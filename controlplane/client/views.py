@@ -13,7 +13,7 @@ SERVERS = {
     "type": lambda server: server["type"],
     "state": lambda server: server["state"],
     "work": lambda server: may_get_work(server),
-    "held": lambda server: f"{len(server['attempts'])}/{server['max_concurrent']}",
+    "held": lambda server: f"{server['used_slots']}/{server['max_concurrent']}",
     "cluster": lambda server: server["cluster"],
     "heartbeat": lambda server: time_text(server["last_heartbeat_at"]),
     "id": lambda server: server["id"],

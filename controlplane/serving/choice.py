@@ -47,12 +47,12 @@ class Choice:
     ) -> Iterator[tuple[UUID, str | None]]:
         """Yield each job with the worker to wake, or with None if the job is left to another process.
 
-        Yield nothing for jobs that no worker here may run. Each yielded job counts as load of its worker, so the next
-        job may go to another worker. `returned` counts how often each worker was woken for such a job and came back
-        without it. Such workers come last. Otherwise a worker that never claims, and so has little load, would always
-        be first.
+        Yield nothing for jobs that no worker here may run. The slots of each yielded job count as load of its worker,
+        so the next job may go to another worker. `returned` counts how often each worker was woken for such a job and
+        came back without it. Such workers come last. Otherwise a worker that never claims, and so has little load,
+        would always be first.
         """
-        self._returned = returned
+        self._returned, self._needed = returned, row.slots
         suited = [server for server, (offer, _) in self._workers.items() if offer.suits(server, row)]
         here = self._ranked(server for server in suited if server in self._places)
         elsewhere = self._ranked(server for server in suited if server not in self._places)
@@ -71,11 +71,11 @@ class Choice:
     def _rank(self, server: str) -> tuple[float, int, str] | None:
         held, (_, slots) = self._held[server], self._workers[server]
         load = held / slots + self._returned.get(server, 0)
-        return (load, self._places.get(server, 0), server) if held < slots else None
+        return (load, self._places.get(server, 0), server) if held + self._needed <= slots else None
 
     def _take_first(self, ranked: list[tuple[float, int, str]]) -> str:
         server = ranked[0][2]
-        self._held[server] += 1
+        self._held[server] += self._needed
         if entry := self._rank(server):
             heapq.heapreplace(ranked, entry)
         else:

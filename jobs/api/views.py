@@ -107,7 +107,8 @@ class ClaimsView(ServerCall):
         """Claim jobs and return their attempts for the worker to run. The list is empty if no job waits for it."""
         body = validate_body(ClaimRequest, request.data)
         claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"), body["ahead"])
-        return Response({"attempts": [self.describe_attempt(attempt) for attempt in claimed]})
+        answer: dict[str, Any] = {"attempts": [self.describe_attempt(attempt) for attempt in claimed.attempts]}
+        return Response(answer if claimed.slots_wanted is None else {**answer, "slots_wanted": claimed.slots_wanted})
 
     def describe_attempt(self, attempt: claiming.ClaimedAttempt) -> dict[str, Any]:
         return {
@@ -126,6 +127,7 @@ class ClaimsView(ServerCall):
                 "traceparent": attempt.traceparent,
                 "former_traceparent": attempt.former_traceparent,
                 "isolation": attempt.isolation,
+                "worker_slots": attempt.worker_slots,
             },
         }
 

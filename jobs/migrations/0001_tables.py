@@ -48,6 +48,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
                 ('number', models.IntegerField()),
+                ('worker_slots', models.IntegerField(db_default=1, help_text='Slots of its server that it holds.')),
                 ('state', models.TextField(db_default='CLAIMED')),
                 ('request_id', models.UUIDField(help_text='Id of the claim, so that a retry returns the same attempts.', null=True)),
                 ('claimed_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
@@ -279,6 +280,7 @@ class Migration(migrations.Migration):
                 ('payload', models.JSONField(blank=True, null=True)),
                 ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, db_default=[], size=None)),
                 ('priority', models.IntegerField(default=0)),
+                ('worker_slots', models.IntegerField(default=1, help_text='Slots of its worker that an evaluation uses.')),
                 ('timeout_seconds', models.FloatField(default=300.0, help_text='Timeout of each attempt of an evaluation.')),
                 ('max_retries', models.IntegerField(default=1, help_text='Number of retries of a failed evaluation.')),
                 ('enabled', models.BooleanField(default=True)),
@@ -366,6 +368,7 @@ class Migration(migrations.Migration):
                 ('good_until', models.DateTimeField(help_text='Time at which it is EXPIRED if it still waits.', null=True)),
                 ('limits', models.JSONField(help_text='Slots that it needs, by key.', null=True)),
                 ('parked_by', models.JSONField(help_text='Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may.', null=True)),
+                ('worker_slots', models.IntegerField(db_default=1, help_text='Slots of its worker that an attempt holds.')),
                 ('isolation', models.TextField(help_text='Process that its code must have; null: the worker decides.', null=True)),
                 ('deadline_seconds', models.FloatField(null=True)),
                 ('deadline_at', models.DateTimeField(help_text='Its creation and `deadline_seconds`.', null=True)),
@@ -565,6 +568,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='workerjob',
             index=django.contrib.postgres.indexes.GinIndex(models.F('limits'), condition=models.Q(('limits__isnull', False), ('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])), fastupdate=False, name='job_with_limits'),
+        ),
+        migrations.AddIndex(
+            model_name='workerjob',
+            index=models.Index(condition=models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']), ('worker_slots__gt', 1)), fields=['namespace', 'required_tags', 'worker_slots'], name='job_with_slots'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
@@ -792,7 +799,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='attempt',
-            index=models.Index(condition=models.Q(('finished_at__isnull', True)), fields=['server'], name='attempt_live_of_server'),
+            index=models.Index(condition=models.Q(('finished_at__isnull', True)), fields=['server'], include=['worker_slots'], name='attempt_live_of_server'),
         ),
         migrations.AddIndex(
             model_name='attempt',

@@ -25,6 +25,7 @@ class Attempt(models.Model):
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="attempts", db_index=False)
     number = models.IntegerField()
+    worker_slots = models.IntegerField(db_default=1, help_text="Slots of its server that it holds.")
     server = models.ForeignKey(Server, models.PROTECT, related_name="attempts", db_index=False)
     state = models.TextField(db_default=AttemptState.CLAIMED.value)
     request_id = models.UUIDField(null=True, help_text="Id of the claim, so that a retry returns the same attempts.")
@@ -64,7 +65,8 @@ class Attempt(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["server"], name="attempt_live_of_server", condition=IS_LIVE),
+            # With the slots, so that the used slots of a server are counted in the index.
+            models.Index(fields=["server"], name="attempt_live_of_server", include=["worker_slots"], condition=IS_LIVE),
             models.Index(fields=["server", "id"], name="attempt_of_server"),
             models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
             models.Index(

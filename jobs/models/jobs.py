@@ -103,6 +103,7 @@ class WorkerJob(models.Model):
     parked_by = models.JSONField(
         null=True, help_text="Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may."
     )
+    worker_slots = models.IntegerField(db_default=1, help_text="Slots of its worker that an attempt holds.")
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
     deadline_seconds = models.FloatField(null=True)
     deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
@@ -204,6 +205,11 @@ class WorkerJob(models.Model):
                 name="job_with_limits",
                 fastupdate=False,
                 condition=Q(state=JobState.PENDING, parked_by__isnull=True, limits__isnull=False),
+            ),
+            models.Index(
+                fields=["namespace", "required_tags", "worker_slots"],
+                name="job_with_slots",
+                condition=Q(state=JobState.PENDING, parked_by__isnull=True, worker_slots__gt=1),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
             models.Index(

@@ -24,6 +24,7 @@ class Trigger(models.Model):
     payload = models.JSONField(null=True, blank=True)
     tags = ArrayField(models.TextField(), db_default=[], blank=True)
     priority = models.IntegerField(default=0)
+    worker_slots = models.IntegerField(default=1, help_text="Slots of its worker that an evaluation uses.")
     timeout_seconds = models.FloatField(default=300.0, help_text="Timeout of each attempt of an evaluation.")
     max_retries = models.IntegerField(default=1, help_text="Number of retries of a failed evaluation.")
     enabled = models.BooleanField(default=True)

@@ -18,8 +18,11 @@ from liveness.states import ServerState
 
 
 def servers_with_held_attempts() -> QuerySet[TimedServer]:
-    """Return servers as in `servers_with_timing()`, with the number of attempts they hold (`held`)."""
-    return servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
+    """Return servers as in `servers_with_timing()`, with the number of attempts they hold (`held`) and their slots."""
+    return servers_with_timing().annotate(
+        held=sql.build_expression("held_attempts", IntegerField()),
+        used_slots=sql.build_expression("used_slots", IntegerField()),
+    )
 
 
 INACTIVE = Q(state=ServerState.INACTIVE)

@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "traceparent": None,
     "isolation": None,
     "limits": None,
+    "worker_slots": 1,
     "available_at": None,
     "deadline_seconds": None,
     "on_deadline": None,

@@ -64,8 +64,10 @@ def find_conditions(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield build_condition("check_overdue", summary, url=link_to("overview"), seconds=age)
     if rules.quarantine and (count := incidents["quarantined"]):
         yield describe_quarantine(count)
-    if rules.no_matching_worker and (count := figures["flags"][Flag.WAITS_FOR_TAGS] + soon_failing(figures)):
-        summary = f"{count_of(count, 'job')} waiting for tags that no alive worker has"
+    flags = figures["flags"]
+    unmatched = flags[Flag.WAITS_FOR_TAGS] + flags[Flag.WAITS_FOR_SLOTS]
+    if rules.no_matching_worker and (count := unmatched + soon_failing(figures)):
+        summary = f"{count_of(count, 'job')} waiting for tags or slots that no alive worker has"
         url = link_to("jobs", state="PENDING")
         yield build_condition("no_matching_worker", summary, url=url, count=count)
     if rules.stuck_job and any(figures["flags"][flag] for flag in STUCK):

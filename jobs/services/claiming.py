@@ -52,9 +52,17 @@ class ClaimedAttempt:
     traceparent: str | None
     former_traceparent: str | None
     isolation: str | None
+    worker_slots: int
 
 
-def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> list[ClaimedAttempt]:
+@dataclass(frozen=True)
+class Claim:
+    attempts: list[ClaimedAttempt]
+    slots_wanted: int | None
+    """Slots that the next job needs, if they are not free. None: no job waits for more slots."""
+
+
+def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> Claim:
     """Give a worker at most `limit` attempts, as many as it has room for and as fit into one response. One round trip.
 
     It may hold `ahead` attempts more than it has slots.
@@ -73,18 +81,19 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, a
         if is_transient_error(error):
             raise
         rows = fetch_claimed_rows(token, limit, request_id, find_writable_jobs(token, max(1, limit + ahead)), ahead)
-    return [
+    attempts = [
         ClaimedAttempt(
             row.id, row.number, row.job, row.kind, read_json(row.action),
             None if row.payload is None else read_json(row.payload),
             None if row.payload_from is None else read_json(row.payload_from), row.timeout_seconds,
             row.execution, row.step,
             None if row.checkpoint is None else read_json(row.checkpoint), row.traceparent,
-            row.former_traceparent, row.isolation,
+            row.former_traceparent, row.isolation, row.worker_slots or 1,
         )
         for row in rows
         if row.id is not None
     ]  # fmt: skip
+    return Claim(attempts, rows[0].slots_wanted)
 
 
 def fetch_claimed_rows(

@@ -136,6 +136,7 @@ def begin_evaluation(
         "payload": {**payload, "trigger": trigger.name, "slot": slot.isoformat()},
         "tags": trigger.tags,
         "priority": trigger.priority,
+        "worker_slots": trigger.worker_slots,
         "timeout_seconds": trigger.timeout_seconds,
         "max_retries": trigger.max_retries,
         "retry_delay_seconds": RETRY_DELAY,

@@ -19,6 +19,7 @@ define_numbers(
     RULES_LOCK=0x636F6E74726F6C6C,  # another one
     BINS_PER_DOUBLING=history.BINS_PER_DOUBLING,
     KEYS_KEPT=history.KEYS_KEPT,
+    OVERTAKEN_FOR=60,  # seconds for which jobs that need fewer slots start before a job that is older
     FLOOR_AGE=1,  # longest duration of a submission's transaction in seconds
 )
 

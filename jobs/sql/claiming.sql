@@ -17,13 +17,14 @@ select s.id
 -- `known` are the sets of tags of an earlier claim (`tags`), each with its floors (`priority`, and the position `at`, `id`
 -- where its waiting jobs begin). Dead index entries before a floor are not read. `seen` is what this claim saw, for the
 -- next one; see jobs/services/claim_floors.py. Without `known` nothing is remembered. A job whose limits leave it no slot
--- is parked; `parked` counts these.
+-- is parked; `parked` counts these. A job that needs more slots than are free is passed over, and jobs behind it start.
+-- After {{OVERTAKEN_FOR}} s they wait behind it, so that slots become free: `slots_wanted` is their number then.
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, ahead bigint, only uuid[], most bigint,
 --   known jsonb
 -- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
 --   payload jsonb|null, payload_from jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
---   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null, isolation text|null, seen jsonb|null,
---   parked bigint
+--   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null, isolation text|null, worker_slots int|null,
+--   seen jsonb|null, parked bigint, slots_wanted int|null
 -- row: GivenAttempt
 with recursive caller as (
     select s.id, s.namespace, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
@@ -42,9 +43,12 @@ repeated_claim as (
        and s.token_version = %(version)s and not {{liveness.has_ended(s)}}
 ),
 capacity as (
-    -- Jobs that are claimed ahead hold no slot of the worker.
-    select least(%(limit)s, {{free_capacity(worker)}}) + %(ahead)s::bigint as jobs
-      from worker where not exists (select from repeated_claim)
+    -- Jobs that are claimed ahead hold no slot of the worker. `largest` is the number of slots that a job may need that
+    -- is not passed over.
+    select least(%(limit)s, free.slots) + %(ahead)s::bigint as jobs, free.slots + %(ahead)s::bigint as slots,
+           least(free.slots + %(ahead)s::bigint, worker.max_concurrent) as largest
+      from worker cross join lateral (select {{free_capacity(worker)}} as slots) free
+     where not exists (select from repeated_claim)
 ),
 offers as (select worker.namespace, worker.tags from worker),
 known as materialized (
@@ -75,7 +79,8 @@ segments as materialized (
              union all select namespace, required_tags, priority from floors) edges
 ),
 picked_jobs as (
-    select waiting_jobs.id as job_id, waiting_jobs.required_tags, waiting_jobs.priority, waiting_jobs.limits
+    select waiting_jobs.id as job_id, waiting_jobs.required_tags, waiting_jobs.priority, waiting_jobs.limits,
+           waiting_jobs.worker_slots
       from worker
      cross join tag_sets
      cross join lateral (
@@ -86,23 +91,23 @@ picked_jobs as (
                     order by segments.most desc) segment
             cross join lateral (
                   select * from (
-                   select j.id, j.priority, j.available_at, {{all_limits(j)}} as limits
+                   select j.id, j.priority, j.available_at, {{all_limits(j)}} as limits, j.worker_slots
                      from jobs_workerjob j
                     where segment.id is not null and j.state = 'PENDING' and j.parked_by is null
                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority = segment.most
                       and (j.available_at, j.id) >= (segment.available_at, segment.id)
-                      and {{may_be_claimed_by(worker, j)}}
+                      and {{may_be_claimed_by(worker, j)}} and {{may_have_slots(worker, j)}}
                     order by j.available_at, j.id
                     limit coalesce((select greatest(jobs, 0) from capacity), 0)
                       for no key update skip locked) of_priority
                    union all
                   select * from (
-                   select j.id, j.priority, j.available_at, {{all_limits(j)}} as limits
+                   select j.id, j.priority, j.available_at, {{all_limits(j)}} as limits, j.worker_slots
                      from jobs_workerjob j
                     where segment.id is null and j.state = 'PENDING' and j.parked_by is null
                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority <= segment.most
                       and j.priority >= segment.least
-                      and {{may_be_claimed_by(worker, j)}}
+                      and {{may_be_claimed_by(worker, j)}} and {{may_have_slots(worker, j)}}
                     order by j.priority desc, j.available_at, j.id
                     limit coalesce((select greatest(jobs, 0) from capacity), 0)
                       for no key update skip locked) of_others
@@ -126,19 +131,24 @@ seen as materialized (
                            from picked_jobs)) as places
       from worker where %(known)s::jsonb is not null and exists (select from capacity)
 ),
+in_order as materialized (
+    select *, sum(worker_slots) over (order by place) as slots
+      from (select job_id, limits, worker_slots, row_number() over () as place from picked_jobs) picked_jobs
+),
 fitting as (
-    -- Only as many jobs as fit into one response, but always the first one. The next claim gets the others.
+    -- Only as many jobs as fit into one response, but always the first one, and into the free slots. The next claim gets
+    -- the others.
     select sized.job_id, sized.place, sized.limits
-      from (select picked_jobs.job_id, picked_jobs.place, picked_jobs.limits, size.bytes, sum(size.bytes) over (
+      from (select picked_jobs.job_id, picked_jobs.place, picked_jobs.limits, picked_jobs.slots, size.bytes, sum(size.bytes) over (
                        order by picked_jobs.place rows between unbounded preceding and current row) as total
-              from (select job_id, limits, row_number() over () as place from picked_jobs) picked_jobs
+              from in_order picked_jobs
              cross join lateral (
                    select octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0)
                           + coalesce(octet_length(j.checkpoint::text), 0) as bytes
                      from jobs_workerjob j where j.id = picked_jobs.job_id offset 0
                    ) size
            ) sized
-     where sized.total - sized.bytes < %(most)s
+     where sized.total - sized.bytes < %(most)s and sized.slots <= (select slots from capacity)
 ),
 granted_slots as materialized (
     -- A job with limits gets all its slots or none. The function is not called if no job of this claim has limits.
@@ -165,7 +175,7 @@ claimed_jobs as (
                          else j.limits end
      where j.id = any(array(select job_id from fitting
                              where limits is null or job_id in (select job from granted_slots where missing is null)))
- returning j.attempt_id as id, j.attempt_count as number, j.id as job_id, j.limits, j.namespace
+ returning j.attempt_id as id, j.attempt_count as number, j.id as job_id, j.limits, j.worker_slots, j.namespace
 ),
 new_slots as (
     insert into jobs_limitslot (key, namespace, attempt_id, amount)
@@ -174,8 +184,8 @@ new_slots as (
      where claimed_jobs.limits is not null
 ),
 new_attempts as (
-    insert into jobs_attempt (id, job_id, number, server_id, request_id, alive_observed)
-    select id, job_id, number, %(server)s, %(request)s, (select observed_now()) from claimed_jobs
+    insert into jobs_attempt (id, job_id, number, worker_slots, server_id, request_id, alive_observed)
+    select id, job_id, number, worker_slots, %(server)s, %(request)s, (select observed_now()) from claimed_jobs
 ),
 given_attempts as (
     select id, number, job_id from claimed_jobs
@@ -185,9 +195,10 @@ given_attempts as (
 select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server,
        (select obstacle from caller) as obstacle, given_attempts.id, given_attempts.number, j.id as job, j.kind,
        j.action, j.payload, j.payload_from, j.timeout_seconds, j.execution_id as execution, j.step, j.checkpoint,
-       j.traceparent, j.attempt_traceparent as former_traceparent, j.isolation,
+       j.traceparent, j.attempt_traceparent as former_traceparent, j.isolation, j.worker_slots,
        case when row_number() over (order by j.priority desc, j.available_at, j.id) = 1 then (select places from seen) end as seen,
-       (select count(*) from parked_jobs) as parked
+       (select count(*) from parked_jobs) as parked,
+       (select worker_slots from in_order where slots > (select slots from capacity) order by place limit 1) as slots_wanted
   from (select 1) single_row
   left join worker on true
   left join given_attempts on true

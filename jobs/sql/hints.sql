@@ -1,9 +1,9 @@
 -- statement: list_claimable_jobs
 -- List jobs that workers with one of the `offers` could claim now: for each namespace and set of required tags the next
--- `most`, grouped by the servers that refused them. Called by the thread that sends hints. An offer is an object with a
+-- `most`, grouped by the servers that refused them and by the slots that they need. Called by the thread that sends hints. An offer is an object with a
 -- `namespace` and `tags`. Jobs with the empty tag are left out, because the control plane starts those itself.
 -- takes: most bigint, offers text[]
--- returns: namespace text, tags text[], refused_by uuid[], jobs uuid[]
+-- returns: namespace text, tags text[], refused_by uuid[], jobs uuid[], slots int
 -- row: ClaimableJobs
 with recursive offers as (
     -- The limit makes PostgreSQL expect few offers. Otherwise it expects 100 and compiles the statement (JIT).
@@ -14,10 +14,11 @@ with recursive offers as (
 ),
 known as (select null::text[] as tags where false),
 {{pending_tag_sets_of}}
-select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as jobs
+select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as jobs,
+       waiting_jobs.worker_slots as slots
   from tag_sets
  cross join lateral (
-       select j.id, j.refused_by
+       select j.id, j.refused_by, j.worker_slots
          from jobs_workerjob j
         where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
           and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
@@ -25,7 +26,7 @@ select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_
         limit %(most)s
        ) waiting_jobs
  where tag_sets.required_tags <> array['']
- group by tag_sets.namespace, tag_sets.required_tags, waiting_jobs.refused_by
+ group by tag_sets.namespace, tag_sets.required_tags, waiting_jobs.refused_by, waiting_jobs.worker_slots
 
 -- statement: read_server_offer
 -- Return the namespace and the tags of a server, and whether a job waits that it could run. Called when a worker
@@ -42,22 +43,23 @@ select s.namespace, s.tags, exists (
        select from tag_sets
          join jobs_workerjob j on j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
           and j.required_tags = tag_sets.required_tags
-        where not {{has_refused(s, j)}} and {{may_be_claimed(j)}}) as has_work
+        where not {{has_refused(s, j)}} and {{may_be_claimed(j)}}
+          and (j.worker_slots = 1 or j.worker_slots <= {{free_capacity(s)}})) as has_work
   from liveness_server s
  where s.id = %(server)s and s.token_version = %(version)s
 
 -- statement: read_worker_loads
--- Return the loads of workers that may get work and have free capacity. These are some of `servers`, and up to `others`
+-- Return the loads of workers that may get work and have free capacity: their used slots (`held`) and all their slots. These are some of `servers`, and up to `others`
 -- more, which may wait for hints at another process.
 -- takes: servers uuid[], others bigint, staleness_multiplier float8
 -- returns: server uuid, namespace text, tags text[], held bigint, slots int
 -- row: WorkerLoad
 select s.id as server, s.namespace, s.tags, s.held, s.max_concurrent as slots
   from (
-       (select s.*, {{held_attempts(s)}} as held from liveness_server s
+       (select s.*, {{used_slots(s)}} as held from liveness_server s
          where s.id = any(%(servers)s) and {{liveness.may_get_work(s)}})
        union all
-       (select s.*, {{held_attempts(s)}} as held from liveness_server s
+       (select s.*, {{used_slots(s)}} as held from liveness_server s
          where s.state = 'RUNNING' and s.id <> all(%(servers)s) and {{liveness.may_get_work(s)}}
          limit %(others)s)
        ) s

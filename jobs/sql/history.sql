@@ -193,7 +193,7 @@ select since, until = now as is_up_to_date,
 -- returns: id bigint
 -- row: NotedPresent
 with workers as materialized (
-    select s.cluster, s.namespace, s.tags, s.max_concurrent, {{held_attempts(s)}} as held,
+    select s.cluster, s.namespace, s.tags, s.max_concurrent, {{used_slots(s)}} as held,
            s.state = 'RUNNING' and s.cordoned_by is null and s.drain_deadline is null as takes_work
       from liveness_server s where s.type = 'WORKER' and s.state in {{ALIVE}}
 ),

@@ -67,6 +67,10 @@ a.finished_at is null
 -- number of attempts that server s holds
 (select count(*) from jobs_attempt a where a.server_id = s.id and {{is_live(a)}})
 
+-- rule: used_slots(s)
+-- number of its slots that the attempts of server s use. The index of live attempts has the number of each
+(select coalesce(sum(a.worker_slots), 0) from jobs_attempt a where a.server_id = s.id and {{is_live(a)}})
+
 -- rule: is_parked_by_loop(j)
 -- true if item j of a loop waits until the loop may run another one
 coalesce(j.parked_by ? 'max_parallel', false)
@@ -102,7 +106,8 @@ coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_b
 case when submitted.needs is not null then (
 select jsonb_build_object('filter', tags_without_worker.filter, 'tags', tags_without_worker.need)
   from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need)
- where tags_without_worker.namespace = submitted.namespace limit 1) end
+ where tags_without_worker.namespace = submitted.namespace
+   and tags_without_worker.slots = coalesce(submitted.worker_slots, 1) limit 1) end
 
 -- rule: is_quarantined(j)
 -- true if job j is in quarantine (false or null: it is not): its workers crashed, probably because of it, and nobody
@@ -205,16 +210,22 @@ end)
 (s.id = any(j.refused_by))
 
 -- rule: free_capacity(s)
--- number of further attempts that server s may hold
-(s.max_concurrent - {{held_attempts(s)}})
+-- number of slots of server s that no attempt uses
+(s.max_concurrent - {{used_slots(s)}})
 
 -- rule: obstacle_to_job(s, j)
 -- the first filter that keeps server s from waiting job j of its namespace (null: no filter does)
 coalesce({{liveness.obstacle_to_work(s)}}, case
     when not {{is_suited(s, j)}} then 'tags'
     when {{has_refused(s, j)}} then 'refused'
-    when {{free_capacity(s)}} <= 0 then 'capacity'
+    when j.worker_slots > greatest(s.max_concurrent, 1) then 'slots'
+    when {{free_capacity(s)}} < j.worker_slots then 'capacity'
 end)
+
+-- rule: wants(j)
+-- the tags of unmatched job j, and its slots if no worker has so many
+(case when (j.namespace, j.required_tags, j.worker_slots) in (select namespace, required_tags, worker_slots from too_large_sets)
+      then j.required_tags || format('%%s slots', j.worker_slots) else j.required_tags end)
 
 -- rule: next_change_at(s)
 -- the observed time at which server s is marked DISCONNECTED or its running attempts move. Infinity: they never move;
@@ -259,6 +270,11 @@ end)
 -- rule: may_be_claimed_by(s, j)
 -- true if pending job j may be claimed now by server s, which has its tags; only one of the `only` jobs (null: any)
 ({{may_be_claimed(j)}} and not {{has_refused(s, j)}} and (%(only)s::uuid[] is null or j.id = any(%(only)s)))
+
+-- rule: may_have_slots(s, j)
+-- true if a claim of server s may give it job j, or must let the jobs behind it wait until the slots for it are free
+(j.worker_slots <= (select capacity.largest from capacity)
+ or j.worker_slots <= s.max_concurrent and j.available_at < (select clock_timestamp()) - make_interval(secs => {{OVERTAKEN_FOR}}))
 
 -- rule: timed_out(e)
 -- true if execution e is cancelled because of its own timeout or deadline. Then its hooks run, as they do after a failure
@@ -365,7 +381,7 @@ greatest(j.pending_observed, (select maintenance_ended_observed from liveness_in
 
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
-        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits,
+        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits, worker_slots,
         deadline_seconds, deadline_at, on_deadline
 
 -- rule: job_values
@@ -373,7 +389,7 @@ name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker
 coalesce(name, ''), action, payload, coalesce(tags, '{}'), required_tags, coalesce(priority, 0), timeout_seconds,
         on_worker_lost, coalesce(unmatched, 'fail'), coalesce(max_retries, 0), coalesce(retry_delay_seconds, 0),
         coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation,
-        {{all_limits(submitted)}},
+        {{all_limits(submitted)}}, coalesce(worker_slots, 1),
         deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}
 
 -- rule: on_deadline
@@ -405,7 +421,7 @@ format('it has not ended %%s s after its submission', j.deadline_seconds)
 name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
         on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
         retry_on text[], good_until timestamptz, traceparent text, available_at timestamptz, needs jsonb,
-        unique_key text, isolation text, limits jsonb, deadline_seconds float8, on_deadline text
+        unique_key text, isolation text, limits jsonb, worker_slots int, deadline_seconds float8, on_deadline text
 
 -- rule: reported_jobs
 -- ids of the jobs whose attempts are reported on

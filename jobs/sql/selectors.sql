@@ -169,7 +169,7 @@ select id from flagged where flag = %(flag)s order by id desc limit %(limit)s
 --   filter text|null, detail text|null, load float8|null
 -- row: PlacementRow
 with waiting_job as materialized (
-    select j.state, j.parked_by, j.namespace, j.required_tags, j.refused_by,
+    select j.state, j.parked_by, j.namespace, j.required_tags, j.refused_by, j.worker_slots,
            case when j.available_at > clock_timestamp() then j.available_at end as waits_until,
            (select jsonb_build_object('id', s.id, 'name', s.name)
               from jobs_takenattempt t join liveness_server s on s.id = t.server_id
@@ -180,7 +180,7 @@ with waiting_job as materialized (
      where j.id = %(job)s and {{visible_to_caller(j)}}
 ),
 alive_servers as (
-    select s.*, {{held_attempts(s)}} as held, {{obstacle_to_job(s, waiting_job)}} as filter,
+    select s.*, {{used_slots(s)}} as held, {{obstacle_to_job(s, waiting_job)}} as filter,
            (select observed_now()) - s.heard_observed as silence
       from liveness_server s cross join waiting_job
      where s.state in {{ALIVE}} and s.namespace = waiting_job.namespace and waiting_job.state = 'PENDING'
@@ -202,6 +202,7 @@ select waiting_job.state, waiting_job.parked_by, waiting_job.waits_until, waitin
            when 'tags' then format('it lacks %%s', array_to_string(array(
                select unnest(waiting_job.required_tags) except select unnest(s.tags) order by 1), ', '))
            when 'refused' then 'it refused the job as not allowed'
+           when 'slots' then format('it has %%s slots, but the job needs %%s', s.max_concurrent, waiting_job.worker_slots)
            when 'capacity' then format('%%s of %%s in use', s.held, s.max_concurrent)
        end as detail,
        s.held::float8 / nullif(s.max_concurrent, 0) as load

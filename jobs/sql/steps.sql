@@ -258,8 +258,22 @@ runners_without_worker as (
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
 -- List pending jobs that no alive worker may run: none has their tags, or all workers with these tags refused the job.
 -- Jobs are checked once for each set of tags (at most `scan_limit` of a set; null: all). The few jobs that a worker
--- refused are checked one by one.
+-- refused are checked one by one, and those that need several slots once for each number of slots.
 {{tag_sets_without_worker}},
+too_large_sets as materialized (
+    select q.namespace, q.required_tags, q.worker_slots
+      from (select distinct j.namespace, j.required_tags, j.worker_slots from jobs_workerjob j
+             where j.state = 'PENDING' and j.parked_by is null and j.worker_slots > 1 and j.required_tags <> array['']
+               and (%(only)s::uuid[] is null or j.id = any(%(only)s))) q
+     where not {{is_held_set(q)}}
+       and (q.namespace, q.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
+       and not exists (
+           select from liveness_server s
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, q)}} and s.max_concurrent >= q.worker_slots)
+       and not exists (
+           select from liveness_clustermaintenance m join liveness_server s using (cluster)
+            where s.type = 'WORKER' and {{is_suited(s, q)}} and s.max_concurrent >= q.worker_slots)
+),
 unmatched_jobs as (
     select jobs_of_tag_set.*
       from tag_sets_without_worker
@@ -272,9 +286,20 @@ unmatched_jobs as (
             order by j.priority desc, j.available_at, j.id
             limit %(scan_limit)s) jobs_of_tag_set
      union all
+    select jobs_of_set.*
+      from too_large_sets q
+     cross join lateral (
+           select j.* from jobs_workerjob j
+            where j.state = 'PENDING' and j.parked_by is null and j.namespace = q.namespace
+              and j.required_tags = q.required_tags and j.worker_slots = q.worker_slots and j.worker_slots > 1
+              and not {{is_held_by_content(j)}}
+              and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+            limit %(scan_limit)s) jobs_of_set
+     union all
     select j.*
       from jobs_workerjob j
      where j.state = 'PENDING' and j.parked_by is null and j.refused_by <> '{}'
+       and (j.namespace, j.required_tags, j.worker_slots) not in (select namespace, required_tags, worker_slots from too_large_sets)
        and not {{is_held_set(j)}} and not {{is_held_by_content(j)}}
        and (j.namespace, j.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
@@ -290,7 +315,7 @@ unmatched_jobs as (
 -- step: jobs_to_be_failed(unmatched_jobs) -> to_be_failed
 -- List jobs that will fail because no worker has their tags, and in how many seconds of observed time.
 to_be_failed as (
-    select j.id, j.required_tags as tags,
+    select j.id, {{wants(j)}} as tags,
            greatest(0, {{unmatched_since(j)}} + %(unmatched_after)s::float8 - (select observed_now()),
                     extract(epoch from j.available_at - clock_timestamp())::float8 + %(unmatched_after)s::float8) as seconds
       from unmatched_jobs j
@@ -306,11 +331,13 @@ flagged as (
                and (%(only)s::uuid[] is null or j.id = any(%(only)s))
              order by j.deadline_at limit %(scan_limit)s) late
      union all
-    select j.id, j.required_tags as tags,
+    select j.id, {{wants(j)}} as tags,
            case
                when j.unmatched = 'fail' and %(unmatched_after)s::float8 is not null then 'waits_after_loss'
                when (j.namespace, j.required_tags) in (select namespace, required_tags from tag_sets_without_worker)
                    then 'waits_for_tags'
+               when (j.namespace, j.required_tags, j.worker_slots) in (select namespace, required_tags, worker_slots from too_large_sets)
+                   then 'waits_for_slots'
                else 'refused_by_all'
            end as flag
       from unmatched_jobs j
@@ -344,16 +371,17 @@ flagged as (
 -- from a worker. If several workers of the namespace have the tags, it is the filter of the one that passes most
 -- filters. A full worker counts as a worker, because it will have room again.
 tags_without_worker as materialized (
-    select wanted.namespace, wanted.need, obstacle.filter
+    select wanted.namespace, wanted.need, wanted.slots, obstacle.filter
       -- An array, because PostgreSQL expects 10 rows from it. From the JSON lists it would expect 10,000.
-      from unnest(array(select distinct jsonb_build_array(submitted.namespace, n.need)
+      from unnest(array(select distinct jsonb_build_array(submitted.namespace, n.need, coalesce(submitted.worker_slots, 1))
                           from submitted cross join jsonb_array_elements(submitted.needs) n(need))) pair
-     cross join lateral (select pair ->> 0 as namespace, pair -> 1 as need) wanted
+     cross join lateral (select pair ->> 0 as namespace, pair -> 1 as need, (pair ->> 2)::int as slots) wanted
      cross join lateral (
            select wanted.namespace, array(select jsonb_array_elements_text(wanted.need)) as required_tags) needed
      cross join lateral (
            select case
-                      when bool_or(s.obstacle is null) filter (where s.has_tags) then 'capacity'
+                      when bool_or(s.obstacle is null) filter (where s.has_tags)
+                          then case when wanted.slots > 1 then 'slots' else 'capacity' end
                       -- A server in maintenance has this state itself.
                       when bool_and(s.state = 'MAINTENANCE') filter (where s.has_tags) then 'maintenance'
                       when bool_or(s.has_tags) then ({{liveness.filters}})[
@@ -368,5 +396,5 @@ tags_without_worker as materialized (
            ) obstacle
      where not exists (
         select from liveness_server s
-         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and {{is_suited(s, needed)}})
+         where {{liveness.may_get_work(s)}} and s.max_concurrent >= wanted.slots and {{is_suited(s, needed)}})
 )

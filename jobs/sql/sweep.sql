@@ -128,7 +128,10 @@ failed_jobs as (
     update jobs_workerjob j
        set state = 'FAILED', finished_at = clock_timestamp(),
            error = jsonb_build_object(
-               'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
+               'code', 'NO_MATCHING_WORKER', 'message', case
+                   when (j.namespace, j.required_tags, j.worker_slots) in (select namespace, required_tags, worker_slots from too_large_sets)
+                   then format('No active worker with required tags has the %%s slots that it needs', j.worker_slots)
+                   else 'No active worker with required tags to run this step' end,
                'required_tags', to_jsonb(j.required_tags))
       from jobs_to_fail
      where j.id = any(array[jobs_to_fail.id])

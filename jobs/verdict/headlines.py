@@ -17,6 +17,7 @@ HEADLINES = {
     Flag.STALE_RUNNER: "Jobs run without heartbeats",
     Flag.STALE_CLAIM: "Jobs are claimed without heartbeats",
     Flag.WAITS_FOR_TAGS: "Jobs wait for tags that no worker has",
+    Flag.WAITS_FOR_SLOTS: "Jobs wait for more slots than any worker has",
     Flag.REFUSED_BY_ALL: "Jobs were refused by all workers",
     Flag.WAITS_AFTER_LOSS: "Jobs of a lost worker wait for another worker",
     Flag.DEADLINE_MISSED: "Jobs are past their deadline",

@@ -101,6 +101,7 @@ FLAGGED = {
     Flag.STALE_RUNNER: ("run without heartbeats, and nothing ends them: fail or resubmit by hand", "runs"),
     Flag.STALE_CLAIM: ("are claimed without heartbeats, and nothing requeues them: requeue by hand", "is"),
     Flag.WAITS_FOR_TAGS: ("wait for a worker {having}", "waits"),
+    Flag.WAITS_FOR_SLOTS: ("wait for a worker {having}", "waits"),
     Flag.REFUSED_BY_ALL: ("wait because every worker {having} refused them", "waits"),
     Flag.WAITS_AFTER_LOSS: ("wait for another worker {having} (the previous one is gone)", "waits"),
     Flag.DEADLINE_MISSED: ("are past their deadline", "is"),

@@ -97,7 +97,7 @@ greatest(s.heard_observed, observed_now())
 
 -- rule: filters
 -- the filters that may exclude a server from work, in the order of their checks: filters of the server, then of the job
-array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 'capacity']
+array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 'slots', 'capacity']
 
 -- rule: obstacle_to_work(s)
 -- the first filter that excludes server s from all work (null: none)

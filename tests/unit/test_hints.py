@@ -51,7 +51,7 @@ class Jobs(list):
 
     def add(self, *tags, jobs=1, refused_by=()):
         ids = [uuid.uuid4() for _ in range(jobs)]
-        self.append(ClaimableJobs("default", list(tags), [uuid.UUID(server) for server in refused_by], ids))
+        self.append(ClaimableJobs("default", list(tags), [uuid.UUID(server) for server in refused_by], ids, 1))
 
 
 class Loads(dict):
@@ -424,7 +424,7 @@ def test_a_database_that_does_not_answer_is_asked_again(monkeypatch):
     from django.db import OperationalError
 
     async def story(work, jobs, waits):
-        answers = [OperationalError("down"), [ClaimableJobs("default", ["script"], [], [uuid.uuid4()])]]
+        answers = [OperationalError("down"), [ClaimableJobs("default", ["script"], [], [uuid.uuid4()], 1)]]
 
         def look(most, offers):
             answer = answers.pop(0)

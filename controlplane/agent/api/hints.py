@@ -23,6 +23,7 @@ HELD_OPEN_AFTER = 2.0  # seconds after which a call without a response counts as
 REFUSED_PAUSE = 300.0  # seconds until the next try after a refusal
 QUICK_ANSWER_PAUSE = 1.0  # seconds, at first, if the response comes at once: the process ends, or holds too many calls
 CLAIMED_WITHIN = 10.0  # seconds to wait for the end of the claim after a hint
+MOST_SHORT_PAUSES = 4  # empty claims, after which a pause is about a second
 EMPTY_CLAIM_PAUSE, LONGEST_EMPTY_CLAIM_PAUSE = 0.1, 30.0  # seconds, after hints whose claims returned no job
 
 
@@ -55,10 +56,14 @@ class HintThread(threading.Thread):
         else:
             self._wanted.clear()
 
-    def record_claim(self, attempts: int, *, is_more_wanted: bool) -> None:
-        """Record the end of a claim with its number of attempts, so that the next hint can come."""
+    def record_claim(self, attempts: int, *, is_more_wanted: bool, waits_for_slots: bool = False) -> None:
+        """Record the end of a claim with its number of attempts, so that the next hint can come.
+
+        If a job waits for more slots, the pause after an empty claim stays short, because another worker may take it.
+        """
         self.set_wanted(is_more_wanted)
-        self._empty_claims = 0 if attempts else self._empty_claims + 1
+        empty = self._empty_claims + 1
+        self._empty_claims = 0 if attempts else min(empty, MOST_SHORT_PAUSES) if waits_for_slots else empty
         self._claimed.set()
 
     def close(self) -> None:

@@ -65,6 +65,8 @@ class TransportThread(threading.Thread):
         self._may_wait = False
         self._no_ahead_before = 0.0  # monotonic
         self._share: int | None = None  # number of jobs that the last hint assigned to this worker
+        self._slots_wanted: int | None = None  # the last claim found a job that needs so many slots
+        self._slots_then = 0  # free slots at that claim
         self._is_rest_left = False  # the current claim leaves jobs to other workers
         self._claiming = False
         self._claim_request: dict[str, Any] | None = None
@@ -89,9 +91,10 @@ class TransportThread(threading.Thread):
         """
         with self._lock:
             self._ahead, self._may_wait = ahead, may_wait
-            if not self._requested_slots:
-                # There were no free slots until now, so new work may be waiting.
-                self._last_empty_claim_at, self._share = float("-inf"), None
+            has_room = self._slots_wanted is not None and slots >= self._slots_wanted and slots > self._slots_then
+            if not self._requested_slots or has_room:
+                # There were no free slots until now, or too few for a job, so work may be waiting.
+                self._last_empty_claim_at, self._share, self._slots_wanted = float("-inf"), None, None
             self._requested_slots = slots
         if slots <= 0 and self._hints is not None:
             self._hints.set_wanted(False)
@@ -229,11 +232,13 @@ class TransportThread(threading.Thread):
                 self._claim_request = {"limit": limit, "request_id": str(uuid.uuid4())}
                 if self._ahead and self._share is None:  # a hint that sets a number leaves jobs to idle workers
                     self._claim_request["ahead"] = self._ahead
-                self._is_rest_left = limit < self._requested_slots
+                self._is_rest_left, self._slots_then = limit < self._requested_slots, self._requested_slots
                 self._claiming, self._share = True, None
         try:
-            items = self._server.post("claims", self._claim_request).get("attempts") or []
-            self._last_refusal = ""
+            answer = self._server.post("claims", self._claim_request)
+            items, self._last_refusal = answer.get("attempts") or [], ""
+            if self._claim_request["limit"]:
+                self._slots_wanted = answer.get("slots_wanted")
         except Refused as refused:
             if refused.code != self._last_refusal:
                 log.warning("Claim refused", code=refused.code, detail=refused.detail)
@@ -251,7 +256,10 @@ class TransportThread(threading.Thread):
         self._claim_request = None
         self._deliver(ClaimResult(items))
         if self._hints is not None:
-            self._hints.record_claim(len(items), is_more_wanted=is_enough and self._requested_slots > 0)
+            is_more_wanted = is_enough and self._requested_slots > 0
+            self._hints.record_claim(
+                len(items), is_more_wanted=is_more_wanted, waits_for_slots=self._slots_wanted is not None
+            )
 
 
 def start_transport(

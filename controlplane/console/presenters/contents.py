@@ -49,7 +49,7 @@ def present_content_tabs(shown: dict[str, Any]) -> list[dict[str, Any]]:
 JSON_FIELDS = (
     "name", "namespace", "kind", "state", "key", "required_tags", "priority", "timeout_seconds", "on_worker_lost",
     "resubmissions", "retries", "created_at", "available_at", "good_until", "deadline_at", "cancel_requested_at",
-    "finished_at", "step", "output", "error", "checkpoint",
+    "finished_at", "worker_slots", "step", "output", "error", "checkpoint",
 )  # fmt: skip
 ATTEMPT_FIELDS = ("number", "state", "claimed_at", "started_at", "finished_at", "reason", "ended_by")
 

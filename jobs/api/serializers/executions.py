@@ -103,6 +103,7 @@ class TaskRequest(JobRequest):
                 "good_until": "it starts at once",
                 "available_at": "it starts at once",
                 "limits": "give them to its steps",
+                "worker_slots": "give them to its steps",
             }.items()
             if field in job
         }

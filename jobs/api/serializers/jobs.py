@@ -122,6 +122,7 @@ class JobRequest(WithDeadline):
         help_text="Keys whose limits count for it, such as `customer:42`, or an object of keys and the slots that it"
         " needs.",
     )
+    worker_slots = WholeField(required=False, min_value=1, max_value=1000, help_text="Slots of its worker. Default: 1.")
     require_worker = YesNoField(required=False, help_text="True: refuse it (503) if no worker may run it now.")
     key = TextField(required=False, help_text="Idempotency key: the same key again returns the same job.")
     unique = UniqueRequest(
@@ -227,7 +228,7 @@ class JobAnswer(ModelAnswer):
             "id", "name", "namespace", "kind", "state", "flags", "action", "payload", "payload_from", "tags",
             "required_tags", "priority", "timeout_seconds", "on_worker_lost", "unmatched", "max_retries",
             "retry_delay_seconds", "retry_backoff", "retry_on", "isolation", *DEADLINE_FIELDS,
-            "limits", "parked_by",
+            "limits", "worker_slots", "parked_by",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
             "child", "waiting_for", "key", "traceparent",
             "output", "error", "checkpoint", "checkpoint_at", "created_at", "available_at", "good_until", "finished_at",
@@ -336,7 +337,7 @@ class FailRequest(NoteRequest):
 
 class Candidate(serializers.Serializer):
     server = ServerName()
-    load = serializers.FloatField(help_text="Number of attempts that it holds, divided by max_concurrent.")
+    load = serializers.FloatField(help_text="Slots that its attempts use, divided by max_concurrent.")
     hint = ChoiceField(
         ["first", "later"],
         help_text="Time of its hint while it waits for work. `first`: at once. `later`: a fraction of a second later,"
@@ -347,8 +348,8 @@ class Candidate(serializers.Serializer):
 class RuledOut(serializers.Serializer):
     server = ServerName()
     filter = serializers.CharField(
-        help_text="First filter that excludes it: type, state, freshness, cordon, maintenance, tags, refused or"
-        " capacity."
+        help_text="First filter that excludes it: type, state, freshness, cordon, maintenance, tags, refused,"
+        " slots or capacity."
     )
     detail = serializers.CharField(help_text="Explanation for people.")
 

@@ -81,7 +81,7 @@ MASKED = ("action", "payload", "execution")
 
 STORED = (
     "name", "cron", "interval_seconds", "timezone", "missed", "action", "payload", "tags", "priority",
-    "timeout_seconds", "max_retries", "execution",
+    "worker_slots", "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
 """Fields of a trigger that requests set."""
 
@@ -115,6 +115,9 @@ class TriggerRequest(StrictSerializer):
     payload = AnyField(required=False)
     tags = RequiredTags(required=False)
     priority = PriorityField(required=False, help_text="Priority of its evaluations; higher ones are claimed first.")
+    worker_slots = WholeField(
+        required=False, min_value=1, max_value=1000, help_text="Slots of its worker for an evaluation. Default: 1."
+    )
     timeout_seconds = SecondsField(
         required=False, min_value=0.001, help_text="Timeout of each attempt of an evaluation. Default: 5 minutes."
     )
@@ -163,7 +166,8 @@ class TriggerAnswer(ModelAnswer):
         model = Trigger
         fields = (
             "id", "name", "namespace", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "priority",
-            "timeout_seconds", "max_retries", "enabled", "missed", "execution", "next_slot_at", "created_at", "slots",
+            "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "execution", "next_slot_at",
+            "created_at", "slots",
         )  # fmt: skip
 
 

@@ -193,6 +193,7 @@ class ClaimedJob(serializers.Serializer):
     isolation = serializers.CharField(
         allow_null=True, help_text="`process`: the attempt needs a process of its own; null: the worker decides."
     )
+    worker_slots = serializers.IntegerField(help_text="Slots of the worker that the attempt uses.")
 
 
 class ClaimedAttemptAnswer(serializers.Serializer):
@@ -203,6 +204,11 @@ class ClaimedAttemptAnswer(serializers.Serializer):
 
 class ClaimAnswer(serializers.Serializer):
     attempts = ClaimedAttemptAnswer(many=True)
+    slots_wanted = serializers.IntegerField(
+        required=False,
+        help_text="Slots that the next job needs. It is there if fewer are free and the jobs behind it wait for it:"
+        " claim again when so many are free.",
+    )
 
 
 class ReportedError(StrictSerializer):

@@ -21,5 +21,7 @@ class GivenAttempt(NamedTuple):
     traceparent: str | None
     former_traceparent: str | None
     isolation: str | None
+    worker_slots: int | None
     seen: str | None
     parked: int
+    slots_wanted: int | None

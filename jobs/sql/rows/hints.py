@@ -9,6 +9,7 @@ class ClaimableJobs(NamedTuple):
     tags: list[str]
     refused_by: list[UUID]
     jobs: list[UUID]
+    slots: int
 
 
 class ServerOffer(NamedTuple):

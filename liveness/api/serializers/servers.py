@@ -39,6 +39,7 @@ class LiveAttempt(serializers.Serializer[Any]):
     state = serializers.CharField()
     claimed_at = TimeField()
     started_at = TimeField(allow_null=True)
+    worker_slots = serializers.IntegerField(help_text="Slots of the server that it uses.")
 
 
 class ServerDetail(ModelAnswer):
@@ -51,15 +52,19 @@ class ServerDetail(ModelAnswer):
     drain = serializers.SerializerMethodField()
     config = serializers.SerializerMethodField()
     next_transition = serializers.SerializerMethodField()
+    used_slots = serializers.SerializerMethodField(help_text="Slots that its attempts use, of `max_concurrent`.")
     attempts = LiveAttempt(source="live", many=True, help_text="Attempts that the server holds.")
 
     class Meta:
         model = Server
         fields = (
             "id", "type", "own", "name", "namespace", "cluster", "hostname", "pid", "version", "tags", "max_concurrent",
-            "state", "fresh", "cordoned", "cordon_until", "drain", "config", "metrics", "created_at",
+            "used_slots", "state", "fresh", "cordoned", "cordon_until", "drain", "config", "metrics", "created_at",
             "state_changed_at", "last_heartbeat_at", "next_transition", "attempts",
         )  # fmt: skip
+
+    def get_used_slots(self, server: TimedServer) -> int:
+        return sum(attempt.worker_slots for attempt in server.live)
 
     def get_cordoned(self, server: Server) -> bool:
         return server.cordoned_by is not None

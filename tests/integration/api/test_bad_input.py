@@ -165,6 +165,7 @@ FIELDS = {
         "retry_on": [1, True, "ValueError", {}, [1], [None], [[]], [""], ["x" * 256], ["x"] * 101],
         "isolation": ["", "pool", "Process", 1, True, [], {}],
         "limits": ["a", 1, True, [1], [""], ["a", "a"], ["tag:a"], ["a:*"], {"a": 0}, {"a": "1"}, list("abcde")],
+        "worker_slots": [*WHOLE, None, 0, -1, 1001],
         "require_worker": [0, 1, "yes", "true", "", None, [], {}],
     },
     "cancel": {}, "resubmit": {},

@@ -29,7 +29,7 @@ def seconds(monkeypatch):
 
 
 def claim(one, limit=100):
-    return [attempt.job for attempt in claiming.claim_jobs(tokens.read_server_token(one.token), limit)]
+    return [attempt.job for attempt in claiming.claim_jobs(tokens.read_server_token(one.token), limit).attempts]
 
 
 def run(statement, params=None):

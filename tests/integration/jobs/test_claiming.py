@@ -35,7 +35,7 @@ def test_a_claim_hands_over_all_that_is_needed_to_run(worker, submit):
         "job": {
             "id": job["id"], "kind": "TASK", "action": action, "payload": {"x": [1, None]}, "payload_from": None,
             "timeout_seconds": 60, "execution": None, "step": None, "checkpoint": None, "traceparent": None,
-            "former_traceparent": None, "isolation": None,
+            "former_traceparent": None, "isolation": None, "worker_slots": 1,
         },
     }  # fmt: skip
     job_now = submit.client.get(f"/jobs/{job['id']}").json()

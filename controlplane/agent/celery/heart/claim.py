@@ -34,6 +34,7 @@ class Claim:
     id: str
     timeout: float | None
     since: float
+    slots: int = 1
     stage: Stage = Stage.SENT
     tag: str | None = None  # of its delivery; None if the worker has not received it
     pid: int | None = None

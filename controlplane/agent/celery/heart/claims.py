@@ -157,10 +157,11 @@ class CeleryClaims(ClaimTransitions):
                     claim.look_for_signs(pulse_file(self.folder / claim.id), now)
                 if claim.stops_until is not None and claim.stage is Stage.RUNNING:
                     self._finish_stopping(claim, now)
-            waiting = sum(claim.stage is not Stage.ENDED and not claim.has_begun for claim in self._claims.values())
+            # The task of a claim that has begun is one of the running ones.
+            more = sum(one.slots - one.has_begun for one in self._claims.values() if one.stage is not Stage.ENDED)
             may_claim = takes and open_ and not fenced and not self._closed
             if self._transport:
-                self._transport.request_slots(max(0, self.slots - running - waiting) if may_claim else 0)
+                self._transport.request_slots(max(0, self.slots - running - more) if may_claim else 0)
                 self._transport.act_now()
 
     def finish(self, running: Collection[str] | None) -> None:
@@ -193,7 +194,7 @@ class CeleryClaims(ClaimTransitions):
         if id in self._claims:
             return  # a repeated claim call returns the same attempts
         claim = self._adopt(id)
-        claim.timeout = job.get("timeout_seconds")
+        claim.timeout, claim.slots = job.get("timeout_seconds"), job.get("worker_slots") or 1
         if self._closed or job["action"].get("type") != "celery":
             return self._release(claim, self._closed or "not_allowed")
         self.order(send_order(item))
