@@ -34,7 +34,20 @@ def read_cron(cron: str, after: datetime) -> Iterator[datetime]:
 
 
 def schedule_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
-    """Yield the slots of a trigger after a time, in order and in UTC. Raise TriggerUnusable.
+    """Yield the slots of a trigger after a time, in order and in UTC, within its `start_at` and `end_at`.
+
+    Raise TriggerUnusable.
+    """
+    if trigger.start_at is not None:
+        after = max(after, trigger.start_at - timedelta(microseconds=1))
+    for slot in unbounded_slots(trigger, after):
+        if trigger.end_at is not None and slot > trigger.end_at:
+            return
+        yield slot
+
+
+def unbounded_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
+    """Yield the slots after a time as if the trigger had no `start_at` and `end_at`. Raise TriggerUnusable.
 
     Cron expressions use the trigger's time zone; days on which clocks change follow Debian's cron. Intervals are
     counted from the trigger's creation.
@@ -55,6 +68,16 @@ def schedule_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
         while True:
             count += 1
             yield trigger.created_at + count * step
+
+
+def start_delay(trigger: Any) -> float:
+    """Return the seconds by which each slot of a trigger starts late.
+
+    Each trigger has its own part of its `jitter_seconds`, so triggers with the same schedule start one after another,
+    and slots stay in order. The rule `start_delay` computes the same in SQL.
+    """
+    share: float = (trigger.pk.int & 0xFFFFFFFF) / 2**32  # the last bits of its id are random
+    return share * trigger.jitter_seconds
 
 
 def upcoming_slots(trigger: Any, now: datetime, count: int) -> list[datetime]:

@@ -170,15 +170,17 @@ class Missed(Described):
 
     FIRE_ONCE = "fire_once", "Only the last of them is evaluated."
     SKIP = "skip", "None of them is evaluated."
+    FIRE_ALL = "fire_all", "Each of the last 100 is evaluated, in order."
 
 
 class SlotOutcome(Described):
     """Outcome of a slot of a trigger."""
 
+    QUEUED = "QUEUED", "The slot waits for an earlier one."
     EVALUATING = "EVALUATING", "The job that evaluates the slot is waiting or running."
     FIRED = "FIRED", "The slot started an execution."
     NOT_FIRED = "NOT_FIRED", "The job decided not to start an execution."
-    FAILED = "FAILED", "The job failed, or its output was not valid."
+    FAILED = "FAILED", "The job failed, its output was not valid, or the execution could not start."
     MISSED = "MISSED", "The slot passed while no executor ran, or while another evaluation ran."
 
 

@@ -9,7 +9,18 @@ from celery import shared_task
 from django.dispatch import Signal
 
 from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import alerts, batches, evaluations, history, liveness_check, retention, stored_bytes, sweep, waits
+from jobs.services import (
+    alerts,
+    batches,
+    evaluations,
+    history,
+    liveness_check,
+    retention,
+    slot_queue,
+    stored_bytes,
+    sweep,
+    waits,
+)
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -47,6 +58,7 @@ def evaluate_triggers() -> None:
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
         try:
             evaluations.evaluate_due_triggers()
+            slot_queue.start_all_queued_slots()
         finally:
             waits.end_waits()
 

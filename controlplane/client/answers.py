@@ -318,7 +318,10 @@ class Trigger(TypedDict):
     cron: str | None
     interval_seconds: float | None
     timezone: str
-    action: dict[str, Any]
+    start_at: str | None
+    end_at: str | None
+    jitter_seconds: float
+    action: dict[str, Any] | None
     payload: Any
     tags: list[str]
     priority: int

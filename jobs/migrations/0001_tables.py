@@ -276,7 +276,10 @@ class Migration(migrations.Migration):
                 ('cron', models.TextField(blank=True, null=True)),
                 ('interval_seconds', models.FloatField(blank=True, null=True)),
                 ('timezone', models.TextField(default='UTC')),
-                ('action', models.JSONField()),
+                ('start_at', models.DateTimeField(blank=True, help_text='No slot is before this time.', null=True)),
+                ('end_at', models.DateTimeField(blank=True, help_text='No slot is after this time.', null=True)),
+                ('jitter_seconds', models.FloatField(default=0.0, help_text='Each slot starts late by a part of this, always the same part.')),
+                ('action', models.JSONField(blank=True, help_text='Null: its execution starts without an evaluation.', null=True)),
                 ('payload', models.JSONField(blank=True, null=True)),
                 ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, db_default=[], size=None)),
                 ('priority', models.IntegerField(default=0)),
@@ -284,14 +287,14 @@ class Migration(migrations.Migration):
                 ('timeout_seconds', models.FloatField(default=300.0, help_text='Timeout of each attempt of an evaluation.')),
                 ('max_retries', models.IntegerField(default=1, help_text='Number of retries of a failed evaluation.')),
                 ('enabled', models.BooleanField(default=True)),
-                ('missed', models.TextField(choices=[('fire_once', 'fire_once'), ('skip', 'skip')], default='fire_once')),
+                ('missed', models.TextField(choices=[('fire_once', 'fire_once'), ('skip', 'skip'), ('fire_all', 'fire_all')], default='fire_once')),
                 ('execution', models.JSONField(help_text='Execution that it starts.')),
-                ('next_slot_at', models.DateTimeField(help_text='Null: it is not enabled.', null=True)),
+                ('next_slot_at', models.DateTimeField(help_text='Null: it is not enabled, or it has no further slot.', null=True)),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
             ],
             options={
                 'permissions': [('evaluate_trigger', 'Can have triggers evaluated now')],
-                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.states.Missed['FIRE_ONCE'], jobs.states.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True)), _connector='OR'), name='trigger_has_one_schedule')],
+                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.states.Missed['FIRE_ALL'], jobs.states.Missed['FIRE_ONCE'], jobs.states.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True)), _connector='OR'), name='trigger_has_one_schedule')],
             },
         ),
         migrations.CreateModel(
@@ -723,7 +726,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='triggerslot',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['EVALUATING'], jobs.states.SlotOutcome['FAILED'], jobs.states.SlotOutcome['FIRED'], jobs.states.SlotOutcome['MISSED'], jobs.states.SlotOutcome['NOT_FIRED']])), name='triggerslot_outcome'),
+            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['EVALUATING'], jobs.states.SlotOutcome['FAILED'], jobs.states.SlotOutcome['FIRED'], jobs.states.SlotOutcome['MISSED'], jobs.states.SlotOutcome['NOT_FIRED'], jobs.states.SlotOutcome['QUEUED']])), name='triggerslot_outcome'),
         ),
         migrations.AddConstraint(
             model_name='triggerslot',
@@ -733,9 +736,9 @@ class Migration(migrations.Migration):
             model_name='triggerslot',
             constraint=models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='triggerslot_once_by_key'),
         ),
-        migrations.AddConstraint(
+        migrations.AddIndex(
             model_name='triggerslot',
-            constraint=models.UniqueConstraint(condition=models.Q(('outcome', jobs.states.SlotOutcome['EVALUATING'])), fields=('trigger',), name='triggerslot_one_in_flight'),
+            index=models.Index(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['QUEUED'], jobs.states.SlotOutcome['EVALUATING']])), fields=['trigger'], name='triggerslot_open'),
         ),
         migrations.AddIndex(
             model_name='latereport',

@@ -12,7 +12,10 @@ from liveness.models import DEFAULT_NAMESPACE
 
 
 class Trigger(models.Model):
-    """Trigger: a job runs at each slot of its schedule, and the job's output decides if an execution starts."""
+    """Trigger: starts an execution at each slot of its schedule.
+
+    With an action, a job runs first, and its output decides if the execution starts.
+    """
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     name = models.TextField()
@@ -20,7 +23,12 @@ class Trigger(models.Model):
     cron = models.TextField(null=True, blank=True)
     interval_seconds = models.FloatField(null=True, blank=True)
     timezone = models.TextField(default="UTC")
-    action = models.JSONField()
+    start_at = models.DateTimeField(null=True, blank=True, help_text="No slot is before this time.")
+    end_at = models.DateTimeField(null=True, blank=True, help_text="No slot is after this time.")
+    jitter_seconds = models.FloatField(
+        default=0.0, help_text="Each slot starts late by a part of this, always the same part."
+    )
+    action = models.JSONField(null=True, blank=True, help_text="Null: its execution starts without an evaluation.")
     payload = models.JSONField(null=True, blank=True)
     tags = ArrayField(models.TextField(), db_default=[], blank=True)
     priority = models.IntegerField(default=0)
@@ -30,7 +38,7 @@ class Trigger(models.Model):
     enabled = models.BooleanField(default=True)
     missed = models.TextField(choices=[(m.value, m.value) for m in Missed], default=Missed.FIRE_ONCE.value)
     execution = models.JSONField(help_text="Execution that it starts.")
-    next_slot_at = models.DateTimeField(null=True, help_text="Null: it is not enabled.")
+    next_slot_at = models.DateTimeField(null=True, help_text="Null: it is not enabled, or it has no further slot.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())
 
     class Meta:
@@ -76,8 +84,12 @@ class TriggerSlot(models.Model):
             models.UniqueConstraint(
                 fields=["trigger", "key"], condition=Q(key__isnull=False), name="triggerslot_once_by_key"
             ),
-            models.UniqueConstraint(
-                fields=["trigger"], condition=Q(outcome=SlotOutcome.EVALUATING), name="triggerslot_one_in_flight"
+        ]
+        indexes = [
+            models.Index(
+                fields=["trigger"],
+                name="triggerslot_open",
+                condition=Q(outcome__in=[SlotOutcome.QUEUED, SlotOutcome.EVALUATING]),
             ),
         ]
 

@@ -1,4 +1,4 @@
-"""Triggers: a schedule whose slots are evaluated by jobs; the output of such a job can start an execution.
+"""Triggers: a schedule whose slots start executions, often after the evaluation by a job.
 
 This module creates and changes triggers. `evaluations` evaluates their slots.
 """
@@ -16,8 +16,9 @@ from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import schedule_slots
 from jobs.selectors.holds import find_hold
 from jobs.services import guards
-from jobs.services.evaluations import begin_evaluation, evaluate_slots, is_in_flight
+from jobs.services.evaluations import evaluate_slots, is_in_flight
 from jobs.services.refusals import build_refusal
+from jobs.services.slot_queue import begin_slots
 from jobs.sql import sql
 from jobs.states import HoldOf
 from liveness.services.action_events import ActionSubject, record_action
@@ -128,6 +129,6 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: st
         if hold := find_hold(HoldOf.TRIGGER, str(trigger)):
             raise build_refusal(hold.pk, hold.kind, existing.name, hold.note)
         now = sql.read_clock.fetch_only_row().now
-        slot = begin_evaluation(existing, now, now, by=by, key=key)
+        begin_slots(existing, [now], now, by=by, key=key)
         record_action("evaluate_trigger", by, note, trigger_subject(existing))
-        return slot, True
+        return existing.slots.get(slot=now), True

@@ -1,3 +1,7 @@
+-- rule: start_delay(t)
+-- seconds by which each slot of trigger t starts late. `schedules.start_delay` computes the same
+(t.jitter_seconds * (('x' || right(t.id::text, 8))::bit(32)::bigint / 4294967296::float8))
+
 -- rule: is_waiting(j)
 -- true if step j waits for something outside of its execution. No worker holds it, so it can end at once
 (j.state = 'RUNNING' and j.wait is not null)

@@ -1,6 +1,7 @@
 """Form of a trigger: fields for the schedule, and plain lines or JSON for its evaluation job and its execution."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 from zoneinfo import available_timezones
@@ -26,7 +27,7 @@ from jobs.models import Trigger
 from jobs.states import Missed
 
 CRON, INTERVAL = "cron", "interval"
-FIELD_OF = {"interval_seconds": "every", "timeout_seconds": "timeout"}
+FIELD_OF = {"interval_seconds": "every", "timeout_seconds": "timeout", "jitter_seconds": "jitter"}
 """Name of an API field in this form, if it differs."""
 
 
@@ -56,13 +57,22 @@ class TriggerForm(OptionalNoteForm):
     every = DurationField(
         required=False, label="Interval", help_text="Like 45s, 5m or 24h, counted from the trigger's creation."
     )
+    start_at = forms.CharField(
+        required=False, label="Start", help_text="No slot is before this time, like 2030-01-31T08:00:00Z."
+    )
+    end_at = forms.CharField(required=False, label="End", help_text="No slot is after this time.")
+    jitter = DurationField(
+        required=False,
+        help_text="Start each slot late by a part of this time. Each trigger has its own part, which stays the same.",
+    )
     missed = forms.ChoiceField(
         label="Missed slots", choices=[(word.value, word.meaning) for word in Missed], widget=forms.RadioSelect
     )
     action = ActionTextField(
+        required=False,
         label="Action",
         help_text="A shell command, or any action as JSON. Its output, like "
-        '{"fire": true, "inputs": {}}, decides whether the execution starts.',
+        '{"fire": true, "inputs": {}}, decides whether the execution starts. Without an action it starts at once.',
     )
     payload = JSONTextField(
         required=False, help_text="Payload of the evaluation job, as JSON. Trigger and slot are always added."
@@ -113,6 +123,9 @@ class TriggerForm(OptionalNoteForm):
             "cron": values["cron"] if is_cron else None,
             "interval_seconds": None if is_cron else values["every"],
             "timezone": values["timezone"] or "UTC",
+            "start_at": values["start_at"] or None,
+            "end_at": values["end_at"] or None,
+            "jitter_seconds": values["jitter"] or 0,
             "missed": values["missed"],
             "action": values["action"],
             "payload": values["payload"],
@@ -163,8 +176,11 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
         "cron": trigger.cron or "",
         "timezone": trigger.timezone,
         "every": "" if trigger.interval_seconds is None else format_duration(trigger.interval_seconds),
+        "start_at": format_time(trigger.start_at),
+        "end_at": format_time(trigger.end_at),
+        "jitter": format_duration(trigger.jitter_seconds) if trigger.jitter_seconds else "",
         "missed": trigger.missed,
-        "action": format_action(mask(trigger.action)),
+        "action": "" if trigger.action is None else format_action(mask(trigger.action)),
         "payload": "" if trigger.payload is None else format_json(mask(trigger.payload)),
         "tags": ", ".join(trigger.tags),
         "priority": trigger.priority,
@@ -173,6 +189,10 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
         "execution": format_execution(mask(trigger.execution), trigger.name),
         "seen": digest(trigger),
     }
+
+
+def format_time(at: datetime | None) -> str:
+    return "" if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 FIRST_FIELDS = {

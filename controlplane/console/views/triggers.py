@@ -45,7 +45,7 @@ from controlplane.core.durations import describe_duration
 from controlplane.core.problems import Problem
 from jobs.errors import TriggerNameTaken, TriggerUnusable
 from jobs.models import Trigger
-from jobs.schedules import find_zone, upcoming_slots
+from jobs.schedules import find_zone, start_delay, upcoming_slots
 from jobs.selectors.triggers import slots_page, trigger_details, triggers_with_slots
 from jobs.services import triggers
 from jobs.states import HoldOf, Missed
@@ -114,7 +114,9 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "holds": present_holds(HoldOf.TRIGGER, trigger, row.now),
         "due": row.next_slot_at and describe_due_time(row.next_slot_at, row.now),
         "upcoming": present_upcoming(row, row.now),
-        "what": describe_action(row.action),
+        "what": row.action and describe_action(row.action),
+        "delay": row.jitter_seconds and describe_duration(start_delay(row)),
+        "jitter": describe_duration(row.jitter_seconds),
         "missed": Missed(row.missed).meaning,
         "timeout": describe_duration(row.timeout_seconds),
         "slots": [present_slot(slot, row.now) for slot in slots[:SLOTS_A_PAGE]],

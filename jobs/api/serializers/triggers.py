@@ -18,6 +18,7 @@ from controlplane.core.rest import (
     SecondsField,
     StrictSerializer,
     TextField,
+    TimeField,
     WholeField,
     YesNoField,
     shared_serializer,
@@ -62,7 +63,11 @@ class ZoneField(TextField):
 class Template(Definition):
     """Execution that a trigger starts. It must be complete, also in a change of the trigger."""
 
-    inputs = InputsField(required=False, help_text="Inputs of the execution if the evaluation returns none.")
+    inputs = InputsField(
+        required=False,
+        help_text="Inputs of the execution if the evaluation returns none. Without an evaluation, `trigger` and `slot` "
+        "are added.",
+    )
 
     def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:
@@ -80,7 +85,8 @@ MASKED = ("action", "payload", "execution")
 
 
 STORED = (
-    "name", "cron", "interval_seconds", "timezone", "missed", "action", "payload", "tags", "priority",
+    "name", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds", "missed",
+    "action", "payload", "tags", "priority",
     "worker_slots", "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
 """Fields of a trigger that requests set."""
@@ -109,8 +115,17 @@ class TriggerRequest(StrictSerializer):
     cron = CronField(required=False, allow_null=True)
     interval_seconds = SecondsField(required=False, allow_null=True, min_value=1)
     timezone = ZoneField(required=False, help_text="Time zone of the cron expression (default: UTC).")
+    start_at = TimeField(required=False, allow_null=True, help_text="No slot is before this time.")
+    end_at = TimeField(required=False, allow_null=True, help_text="No slot is after this time.")
+    jitter_seconds = SecondsField(
+        required=False,
+        help_text="Each slot starts late by a part of this. Each trigger has its own part, which stays the same.",
+    )
     action = ActionField(
-        help_text='Action whose output decides if the execution starts, like {"fire": true, "inputs": {}}.'
+        required=False,
+        allow_null=True,
+        help_text='Action whose output decides if the execution starts, like {"fire": true, "inputs": {}}. '
+        "Without an action, or with null, the execution starts at once.",
     )
     payload = AnyField(required=False)
     tags = RequiredTags(required=False)
@@ -140,6 +155,9 @@ class TriggerRequest(StrictSerializer):
         if (cron is None) == (interval is None):
             detail = ["Give either cron or interval_seconds; null removes one of them."]
             raise serializers.ValidationError({"cron": detail, "interval_seconds": detail})
+        start, end = (fields.get(name, getattr(self.instance, name, None)) for name in ("start_at", "end_at"))
+        if start is not None and end is not None and end < start:
+            raise serializers.ValidationError({"end_at": [f"Give a time after start_at ({start.isoformat()})."]})
         action = fields.get("action", getattr(self.instance, "action", None))
         if action is not None:
             refuse_wrong_payload(action, fields.get("payload"))
@@ -157,7 +175,7 @@ class SlotAnswer(ModelAnswer):
 
 
 class TriggerAnswer(ModelAnswer):
-    action = MaskedObjectField()
+    action = MaskedObjectField(allow_null=True)
     payload = MaskedField()
     execution = MaskedObjectField()
     slots = SlotAnswer(many=True, source="last_slots", help_text="Last slots, latest first.")
@@ -165,9 +183,9 @@ class TriggerAnswer(ModelAnswer):
     class Meta:
         model = Trigger
         fields = (
-            "id", "name", "namespace", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "priority",
-            "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "execution", "next_slot_at",
-            "created_at", "slots",
+            "id", "name", "namespace", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds",
+            "action", "payload", "tags", "priority", "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "execution",
+            "next_slot_at", "created_at", "slots",
         )  # fmt: skip
 
 

@@ -9,3 +9,18 @@ class DueTrigger(NamedTuple):
     id: UUID
     now: datetime
     in_flight: bool
+
+
+class QueuedTrigger(NamedTuple):
+    id: UUID
+    now: datetime
+
+
+class QueuedSlot(NamedTuple):
+    id: int
+
+
+class OpenSlot(NamedTuple):
+    id: int
+    outcome: str
+    by: str
