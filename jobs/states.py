@@ -173,6 +173,15 @@ class Missed(Described):
     FIRE_ALL = "fire_all", "Each of the last 100 is evaluated, in order."
 
 
+class Overlap(Described):
+    """Handling of a slot of a trigger while an earlier execution of it runs, or is evaluated."""
+
+    ALLOW = "allow", "Start it beside the earlier one."
+    SKIP = "skip", "Skip the slot."
+    QUEUE_ONE = "queue_one", "Queue the first such slot until the earlier one has ended, and skip the others."
+    CANCEL_RUNNING = "cancel_running", "Cancel the earlier one, and start the newest slot when it has ended."
+
+
 class SlotOutcome(Described):
     """Outcome of a slot of a trigger."""
 
@@ -181,6 +190,7 @@ class SlotOutcome(Described):
     FIRED = "FIRED", "The slot started an execution."
     NOT_FIRED = "NOT_FIRED", "The job decided not to start an execution."
     FAILED = "FAILED", "The job failed, its output was not valid, or the execution could not start."
+    SKIPPED = "SKIPPED", "The overlap of the trigger left the slot out."
     MISSED = "MISSED", "The slot passed while no executor ran, or while another evaluation ran."
 
 

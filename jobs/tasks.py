@@ -9,18 +9,7 @@ from celery import shared_task
 from django.dispatch import Signal
 
 from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import (
-    alerts,
-    batches,
-    evaluations,
-    history,
-    liveness_check,
-    retention,
-    slot_queue,
-    stored_bytes,
-    sweep,
-    waits,
-)
+from jobs.services import alerts, batches, history, liveness_check, retention, stored_bytes, sweep, trigger_tick, waits
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -57,8 +46,7 @@ def evaluate_triggers() -> None:
     """Evaluate due triggers and end due waits of steps, every TRIGGERS_INTERVAL."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
         try:
-            evaluations.evaluate_due_triggers()
-            slot_queue.start_all_queued_slots()
+            trigger_tick.run_tick()
         finally:
             waits.end_waits()
 

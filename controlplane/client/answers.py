@@ -330,6 +330,7 @@ class Trigger(TypedDict):
     max_retries: int
     enabled: bool
     missed: str
+    overlap: str
     execution: dict[str, Any]
     next_slot_at: str | None
     created_at: str

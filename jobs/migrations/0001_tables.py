@@ -288,13 +288,14 @@ class Migration(migrations.Migration):
                 ('max_retries', models.IntegerField(default=1, help_text='Number of retries of a failed evaluation.')),
                 ('enabled', models.BooleanField(default=True)),
                 ('missed', models.TextField(choices=[('fire_once', 'fire_once'), ('skip', 'skip'), ('fire_all', 'fire_all')], default='fire_once')),
+                ('overlap', models.TextField(choices=[('allow', 'allow'), ('skip', 'skip'), ('queue_one', 'queue_one'), ('cancel_running', 'cancel_running')], default='allow')),
                 ('execution', models.JSONField(help_text='Execution that it starts.')),
                 ('next_slot_at', models.DateTimeField(help_text='Null: it is not enabled, or it has no further slot.', null=True)),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
             ],
             options={
                 'permissions': [('evaluate_trigger', 'Can have triggers evaluated now')],
-                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.states.Missed['FIRE_ALL'], jobs.states.Missed['FIRE_ONCE'], jobs.states.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True)), _connector='OR'), name='trigger_has_one_schedule')],
+                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.states.Missed['FIRE_ALL'], jobs.states.Missed['FIRE_ONCE'], jobs.states.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(('overlap__in', [jobs.states.Overlap['ALLOW'], jobs.states.Overlap['CANCEL_RUNNING'], jobs.states.Overlap['QUEUE_ONE'], jobs.states.Overlap['SKIP']])), name='trigger_overlap'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True)), _connector='OR'), name='trigger_has_one_schedule')],
             },
         ),
         migrations.CreateModel(
@@ -415,6 +416,7 @@ class Migration(migrations.Migration):
                 ('by', models.TextField(db_default='', help_text='Actor who requested it; empty: the schedule.')),
                 ('note', models.TextField(db_default='', help_text='Explanation for people.')),
                 ('key', models.TextField(help_text='Idempotency key of the request.', null=True)),
+                ('is_running', models.BooleanField(db_default=False, help_text='True: its execution has not ended, as of the last tick.')),
                 ('execution', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='jobs.execution')),
                 ('trigger', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='slots', to='jobs.trigger')),
                 ('job', models.OneToOneField(db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='slot', to='jobs.workerjob')),
@@ -726,7 +728,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='triggerslot',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['EVALUATING'], jobs.states.SlotOutcome['FAILED'], jobs.states.SlotOutcome['FIRED'], jobs.states.SlotOutcome['MISSED'], jobs.states.SlotOutcome['NOT_FIRED'], jobs.states.SlotOutcome['QUEUED']])), name='triggerslot_outcome'),
+            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['EVALUATING'], jobs.states.SlotOutcome['FAILED'], jobs.states.SlotOutcome['FIRED'], jobs.states.SlotOutcome['MISSED'], jobs.states.SlotOutcome['NOT_FIRED'], jobs.states.SlotOutcome['QUEUED'], jobs.states.SlotOutcome['SKIPPED']])), name='triggerslot_outcome'),
         ),
         migrations.AddConstraint(
             model_name='triggerslot',
@@ -738,7 +740,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='triggerslot',
-            index=models.Index(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['QUEUED'], jobs.states.SlotOutcome['EVALUATING']])), fields=['trigger'], name='triggerslot_open'),
+            index=models.Index(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['QUEUED'], jobs.states.SlotOutcome['EVALUATING']]), ('is_running', True), _connector='OR'), fields=['trigger'], name='triggerslot_open'),
         ),
         migrations.AddIndex(
             model_name='latereport',

@@ -7,7 +7,7 @@ from django.db.models import Q
 from controlplane.core.model_fields import ClockTimestamp, Uuid7, check_one_of
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
-from jobs.states import Missed, SlotOutcome, TriggerState
+from jobs.states import Missed, Overlap, SlotOutcome, TriggerState
 from liveness.models import DEFAULT_NAMESPACE
 
 
@@ -37,6 +37,7 @@ class Trigger(models.Model):
     max_retries = models.IntegerField(default=1, help_text="Number of retries of a failed evaluation.")
     enabled = models.BooleanField(default=True)
     missed = models.TextField(choices=[(m.value, m.value) for m in Missed], default=Missed.FIRE_ONCE.value)
+    overlap = models.TextField(choices=[(o.value, o.value) for o in Overlap], default=Overlap.ALLOW.value)
     execution = models.JSONField(help_text="Execution that it starts.")
     next_slot_at = models.DateTimeField(null=True, help_text="Null: it is not enabled, or it has no further slot.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -46,6 +47,7 @@ class Trigger(models.Model):
             # Unique per namespace, because a conflict would reveal the names of other namespaces.
             models.UniqueConstraint(fields=["namespace", "name"], name="trigger_name_once"),
             check_one_of("missed", Missed, "trigger_missed"),
+            check_one_of("overlap", Overlap, "trigger_overlap"),
             models.CheckConstraint(
                 condition=Q(cron__isnull=True, interval_seconds__gt=0)
                 | Q(cron__isnull=False, interval_seconds__isnull=True),
@@ -75,6 +77,9 @@ class TriggerSlot(models.Model):
     execution = models.ForeignKey(
         Execution, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
+    is_running = models.BooleanField(
+        db_default=False, help_text="True: its execution has not ended, as of the last tick."
+    )
 
     class Meta:
         ordering = ["-slot"]
@@ -89,7 +94,7 @@ class TriggerSlot(models.Model):
             models.Index(
                 fields=["trigger"],
                 name="triggerslot_open",
-                condition=Q(outcome__in=[SlotOutcome.QUEUED, SlotOutcome.EVALUATING]),
+                condition=Q(outcome__in=[SlotOutcome.QUEUED, SlotOutcome.EVALUATING]) | Q(is_running=True),
             ),
         ]
 

@@ -24,11 +24,11 @@ from controlplane.core.transactions import retried_atomic
 from jobs import states
 from jobs.models import Trigger, TriggerSlot, WorkerJob
 from jobs.schedules import schedule_slots, start_delay
-from jobs.services.slot_queue import begin_slots, for_each_trigger
+from jobs.services.slot_queue import LEFT_OUT, begin_slots, for_each_trigger
 from jobs.services.slot_starts import REASON_LENGTH, start_execution
 from jobs.sql import sql
 from jobs.sql.rows.triggers import DueTrigger
-from jobs.states import JobState, Missed, SlotOutcome
+from jobs.states import JobState, Missed, Overlap, SlotOutcome
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool, delay: f
     passed, upcoming = list_passed_slots(trigger, due_until)
     last = passed[-1]
     # While an evaluation is in flight the last slot stays due. It is evaluated afterwards, unless it is too late.
-    waits = in_flight and trigger.missed != Missed.FIRE_ALL
+    waits = in_flight and trigger.missed != Missed.FIRE_ALL and trigger.overlap == Overlap.ALLOW
     trigger.next_slot_at = last if waits else upcoming
     trigger.save(update_fields=["next_slot_at"])
     is_late = (due_until - last).total_seconds() > MISSED_AFTER
@@ -68,7 +68,7 @@ def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool, delay: f
     else:
         chosen = [] if waits or (is_late and trigger.missed == Missed.SKIP) else [last]
     missed = passed[: len(passed) - len(chosen)]
-    record_missed_slots(trigger, missed, "an evaluation was in flight" if in_flight else "")
+    record_missed_slots(trigger, missed, "an evaluation was in flight" if waits else "")
     note = "late: slots were missed" if is_late or missed else ""
     return begin_slots(trigger, chosen, now, note=note) if chosen else 0
 
@@ -126,7 +126,7 @@ def follow_up_evaluations(jobs: list[UUID]) -> None:
     )
     for slot in in_flight.order_by("pk").select_for_update(no_key=True, of=["self"]):
         conclude_evaluation(slot, slot.job)
-        slot.save(update_fields=["outcome", "note", "execution_id"])
+        slot.save(update_fields=["outcome", "note", "execution_id", "is_running"])
         log.info("Trigger evaluated", trigger=slot.trigger.name, slot=str(slot.slot), state=str(slot.outcome))
     WorkerJob.objects.filter(pk__in=job_ids).update(passed_on=True)
 
@@ -137,6 +137,8 @@ def conclude_evaluation(slot: TriggerSlot, job: Any) -> None:
         slot.outcome, slot.note = SlotOutcome.FAILED, f"its job ended {job.state}{describe_error(job.error)}"
     elif not is_valid_answer(answer := read_answer(job.output)):
         slot.outcome, slot.note = SlotOutcome.FAILED, 'its output is not like {"fire": true, "inputs": {}}'
+    elif answer["fire"] and slot.trigger.overlap == Overlap.CANCEL_RUNNING and count_queued_slots(slot.trigger):
+        slot.outcome, slot.note = SlotOutcome.SKIPPED, LEFT_OUT[Overlap.CANCEL_RUNNING]
     elif answer["fire"]:
         start_execution(slot, answer.get("inputs", slot.trigger.execution.get("inputs", {})))
     else:

@@ -24,7 +24,7 @@ from jobs.errors import (
     TriggerPaused,
 )
 from jobs.models import Trigger
-from jobs.states import ExecutionState, JobKind, JobState
+from jobs.states import ExecutionState, JobKind, JobState, Overlap
 
 
 class GuardedJob(Protocol):
@@ -146,7 +146,7 @@ def ensure_may_restart_execution(execution: HasState) -> None:
 
 
 def ensure_may_evaluate_trigger(trigger: Any) -> None:
-    if trigger.in_flight:
+    if trigger.in_flight and trigger.overlap == Overlap.ALLOW:
         raise EvaluationInFlight
 
 

@@ -3,26 +3,33 @@
 All functions run under the lock of the trigger, so each slot starts once, however many schedulers run.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
 
 from controlplane.core.database import transaction
-from controlplane.core.transactions import is_transient_error, record_left_out, retry_from_start
+from controlplane.core.transactions import is_transient_error, isolate_row, record_left_out, retry_from_start
 from jobs.models import Trigger, TriggerSlot
+from jobs.services import cancellation
 from jobs.services.slot_starts import start_slot
 from jobs.sql import sql
 from jobs.sql.rows.triggers import OpenSlot
-from jobs.states import SlotOutcome
+from jobs.states import Overlap, SlotOutcome
 
 log = structlog.get_logger()
 
 BATCH = 100
 """Triggers that are locked together."""
-PAUSED = "the trigger was paused"
+LEFT_OUT = {
+    Overlap.SKIP: "an earlier execution had not ended",
+    Overlap.QUEUE_ONE: "another slot was already queued",
+    Overlap.CANCEL_RUNNING: "a later slot replaced it",
+}
+"""Note of a slot that the overlap leaves out."""
 
 
 def begin_slots(
@@ -34,31 +41,65 @@ def begin_slots(
 
 
 def start_queued_slots(trigger: Trigger, now: datetime) -> int:
-    """Start the queued slots of a trigger that may start now. Return how many started."""
-    starts, left_out = judge_queue(trigger, sql.list_open_slots.fetch_rows(trigger=trigger.pk))
-    for note, ids in left_out.items():
-        TriggerSlot.objects.filter(pk__in=ids).update(outcome=SlotOutcome.MISSED, note=note)
-    if starts:
-        for slot in TriggerSlot.objects.filter(pk__in=starts).order_by("slot"):
+    """Start the queued slots of a trigger that may start now, and leave out others. Return how many started."""
+    queue = judge_queue(trigger, sql.list_open_slots.fetch_rows(trigger=trigger.pk))
+    for ids, outcome, note in (
+        (queue.paused, SlotOutcome.MISSED, "the trigger was paused"),
+        (queue.skipped, SlotOutcome.SKIPPED, LEFT_OUT.get(Overlap(trigger.overlap), "")),
+    ):
+        if ids:
+            TriggerSlot.objects.filter(pk__in=ids).update(outcome=outcome, note=note)
+    if queue.starts:
+        for slot in TriggerSlot.objects.filter(pk__in=queue.starts).order_by("slot"):
             slot.trigger = trigger
             start_slot(slot, now)
-    return len(starts)
+    return len(queue.starts)
 
 
-def judge_queue(trigger: Trigger, slots: Iterable[OpenSlot]) -> tuple[list[int], dict[str, list[int]]]:
-    """Return the queued slots that start now, and those that are left out, by the reason."""
-    slots = list(slots)
-    queue = [slot for slot in slots if slot.outcome == SlotOutcome.QUEUED]
-    paused = [slot.id for slot in queue if not trigger.enabled and not slot.by]
-    waiting = [slot.id for slot in queue if slot.id not in paused]
-    if trigger.action is not None:
-        waiting = waiting[: 0 if len(queue) < len(slots) else 1]  # it has one evaluation at a time
-    return waiting, {PAUSED: paused} if paused else {}
+class Queue(NamedTuple):
+    """Queued slots by what happens to them now. The others wait."""
+
+    starts: list[int]
+    skipped: list[int]
+    paused: list[int]
+
+
+def judge_queue(trigger: Trigger, slots: Iterable[OpenSlot]) -> Queue:
+    """Decide which slots of a trigger start now, and which are left out. `slots` are its open ones, in order."""
+    by_outcome = defaultdict(list)
+    for slot in slots:
+        by_outcome[slot.outcome].append(slot)
+    queued = by_outcome.pop(SlotOutcome.QUEUED, [])
+    paused = [slot.id for slot in queued if not trigger.enabled and not slot.by]
+    waiting = [slot.id for slot in queued if slot.id not in paused]
+    is_busy = bool(by_outcome)
+    match trigger.overlap:
+        case Overlap.ALLOW:
+            # A trigger with an action has one evaluation at a time.
+            most = len(waiting) if trigger.action is None else 1 - len(by_outcome[SlotOutcome.EVALUATING])
+            return Queue(waiting[: max(most, 0)], [], paused)
+        case Overlap.CANCEL_RUNNING:
+            kept = waiting[-1:]
+        case Overlap.QUEUE_ONE:
+            kept = waiting[: 1 if is_busy else 2]
+        case _:
+            kept = waiting[: 0 if is_busy else 1]
+    return Queue([] if is_busy else kept[:1], [id for id in waiting if id not in kept], paused)
 
 
 def start_all_queued_slots() -> int:
     """Start the queued slots of all triggers that may start now, at each tick. Return how many started."""
     return for_each_trigger(sql.find_queued_triggers, lambda trigger, row: start_queued_slots(trigger, row.now))
+
+
+def cancel_replaced_executions() -> int:
+    """Cancel executions for whose end a later slot waits (`cancel_running`). Return how many."""
+    count = 0
+    for row in sql.find_replaced_executions.fetch_rows():
+        with isolate_row("executions replaced", row.id):
+            count += len(cancellation.stop_executions([row.id], "CANCELLED", "replaced by a later slot of its trigger"))
+            cancellation.halt_tree(row.id)
+    return count
 
 
 @retry_from_start

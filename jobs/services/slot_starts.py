@@ -28,7 +28,7 @@ def start_slot(slot: TriggerSlot, now: datetime) -> None:
         start_execution(slot, {**slot.trigger.execution.get("inputs", {}), **describe_slot(slot)})
     else:
         begin_evaluation(slot, now)
-    slot.save(update_fields=["outcome", "note", "job_id", "execution_id"])
+    slot.save(update_fields=["outcome", "note", "job_id", "execution_id", "is_running"])
 
 
 def begin_evaluation(slot: TriggerSlot, now: datetime) -> None:
@@ -67,7 +67,7 @@ def start_execution(slot: TriggerSlot, inputs: dict[str, Any]) -> None:
         plan = ExecutionPlan(template, None, inputs, slot.trigger.namespace, trigger=slot.trigger_id)
         with transaction.atomic():
             [slot.execution_id] = executions.begin_executions([plan])
-        slot.outcome = SlotOutcome.FIRED
+        slot.outcome, slot.is_running = SlotOutcome.FIRED, True
     except Exception as error:
         if is_transient_error(error):
             raise

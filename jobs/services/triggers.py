@@ -3,11 +3,13 @@
 This module creates and changes triggers. `evaluations` evaluates their slots.
 """
 
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db import IntegrityError
+from django.db.models import Max
 
 from controlplane.core.database import transaction
 from controlplane.core.transactions import is_transient_error, retried_atomic, retry_from_start
@@ -129,6 +131,14 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: st
         if hold := find_hold(HoldOf.TRIGGER, str(trigger)):
             raise build_refusal(hold.pk, hold.kind, existing.name, hold.note)
         now = sql.read_clock.fetch_only_row().now
-        begin_slots(existing, [now], now, by=by, key=key)
+        at = find_free_time(existing, now)
+        begin_slots(existing, [at], now, by=by, key=key)
         record_action("evaluate_trigger", by, note, trigger_subject(existing))
-        return existing.slots.get(slot=now), True
+        return existing.slots.get(slot=at), True
+
+
+def find_free_time(trigger: Trigger, now: datetime) -> datetime:
+    """Return `now`, or the microsecond after the slots that the trigger already has at this moment."""
+    soon = now + timedelta(milliseconds=1)
+    last: datetime | None = trigger.slots.filter(slot__gte=now, slot__lt=soon).aggregate(last=Max("slot"))["last"]
+    return now if last is None else last + timedelta(microseconds=1)

@@ -172,9 +172,9 @@ select count(*) as deleted from deleted_servers
 -- returns: last bigint|null, due bigint, has_old bool
 -- row: ScannedNumbers
 select (array_agg(s.id order by s.id desc))[1] as last,
-       count(*) filter (where s.slot < %(executions)s and s.outcome <> 'EVALUATING') as due,
+       count(*) filter (where s.slot < %(executions)s and not {{slot_is_open(s)}}) as due,
        bool_or(s.slot < %(executions)s) as has_old
-  from (select id, slot, outcome from jobs_triggerslot where id > %(after)s order by id limit %(batch)s) s
+  from (select id, slot, outcome, is_running from jobs_triggerslot where id > %(after)s order by id limit %(batch)s) s
 
 -- statement: delete_slots
 -- Delete the trigger slots between two ids that are past their retention.
@@ -183,7 +183,7 @@ select (array_agg(s.id order by s.id desc))[1] as last,
 -- row: Deleted
 with deleted_slots as (
     delete from jobs_triggerslot s
-     where s.id > %(after)s and s.id <= %(last)s and s.slot < %(executions)s and s.outcome <> 'EVALUATING'
+     where s.id > %(after)s and s.id <= %(last)s and s.slot < %(executions)s and not {{slot_is_open(s)}}
     returning 1
 )
 select count(*) as deleted from deleted_slots

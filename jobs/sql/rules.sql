@@ -2,6 +2,14 @@
 -- seconds by which each slot of trigger t starts late. `schedules.start_delay` computes the same
 (t.jitter_seconds * (('x' || right(t.id::text, 8))::bit(32)::bigint / 4294967296::float8))
 
+-- rule: slot_is_open(s)
+-- true if slot s waits, is evaluated or runs, as of the last tick. The condition is that of the index triggerslot_open
+(s.outcome in ('QUEUED', 'EVALUATING') or s.is_running)
+
+-- rule: execution_runs(s)
+-- true if the execution of slot s has not ended
+exists (select from jobs_execution e where e.id = s.execution_id and e.state not in {{EXECUTION_TERMINAL}})
+
 -- rule: is_waiting(j)
 -- true if step j waits for something outside of its execution. No worker holds it, so it can end at once
 (j.state = 'RUNNING' and j.wait is not null)

@@ -45,11 +45,34 @@ select %(trigger)s, slot, 'QUEUED', %(note)s, %(by)s, %(key)s from unnest(%(slot
 returning id
 
 -- statement: list_open_slots
--- List the slots of a trigger that wait or are evaluated, in order. Called under the lock of the trigger.
+-- List the slots of a trigger that wait, are evaluated or run, in order. Called under the lock of the trigger.
 -- takes: trigger uuid
 -- returns: id bigint, outcome text, by text
 -- row: OpenSlot
 select s.id, s.outcome, s.by
   from jobs_triggerslot s
- where s.trigger_id = %(trigger)s and s.outcome in ('QUEUED', 'EVALUATING')
+ where s.trigger_id = %(trigger)s and {{slot_is_open(s)}} and (not s.is_running or {{execution_runs(s)}})
  order by s.slot
+
+-- statement: settle_slots
+-- Note which executions of triggers have ended. Slots that another transaction has locked are left to the next tick.
+-- takes:
+-- returns: id bigint
+update jobs_triggerslot s
+   set is_running = false
+ where s.id = any(array(select s.id from jobs_triggerslot s
+                         where {{slot_is_open(s)}} and s.is_running and not {{execution_runs(s)}}
+                         order by s.id
+                           for no key update skip locked))
+returning s.id
+
+-- statement: find_replaced_executions
+-- List running executions that must end because a later slot of their trigger waits (`cancel_running`).
+-- takes:
+-- returns: id uuid
+select distinct e.id
+  from jobs_triggerslot queued
+  join jobs_trigger t on t.id = queued.trigger_id and t.overlap = 'cancel_running'
+  join jobs_triggerslot s on s.trigger_id = t.id and {{slot_is_open(s)}} and s.is_running
+  join jobs_execution e on e.id = s.execution_id and e.state = 'RUNNING'
+ where queued.outcome = 'QUEUED' and (t.enabled or queued.by <> '')

@@ -24,7 +24,7 @@ from controlplane.core.durations import format_duration
 from controlplane.core.json_bodies import write_json
 from jobs.api.serializers.triggers import STORED, TriggerRequest, find_problems, restore_fields
 from jobs.models import Trigger
-from jobs.states import Missed
+from jobs.states import Missed, Overlap
 
 CRON, INTERVAL = "cron", "interval"
 FIELD_OF = {"interval_seconds": "every", "timeout_seconds": "timeout", "jitter_seconds": "jitter"}
@@ -67,6 +67,11 @@ class TriggerForm(OptionalNoteForm):
     )
     missed = forms.ChoiceField(
         label="Missed slots", choices=[(word.value, word.meaning) for word in Missed], widget=forms.RadioSelect
+    )
+    overlap = forms.ChoiceField(
+        label="While an earlier execution runs",
+        choices=[(word.value, word.meaning) for word in Overlap],
+        widget=forms.RadioSelect,
     )
     action = ActionTextField(
         required=False,
@@ -127,6 +132,7 @@ class TriggerForm(OptionalNoteForm):
             "end_at": values["end_at"] or None,
             "jitter_seconds": values["jitter"] or 0,
             "missed": values["missed"],
+            "overlap": values["overlap"],
             "action": values["action"],
             "payload": values["payload"],
             "tags": [tag.strip() for tag in values["tags"].split(",") if tag.strip()],
@@ -180,6 +186,7 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
         "end_at": format_time(trigger.end_at),
         "jitter": format_duration(trigger.jitter_seconds) if trigger.jitter_seconds else "",
         "missed": trigger.missed,
+        "overlap": trigger.overlap,
         "action": "" if trigger.action is None else format_action(mask(trigger.action)),
         "payload": "" if trigger.payload is None else format_json(mask(trigger.payload)),
         "tags": ", ".join(trigger.tags),
@@ -199,6 +206,7 @@ FIRST_FIELDS = {
     "schedule": CRON,
     "timezone": "UTC",
     "missed": Missed.FIRE_ONCE.value,
+    "overlap": Overlap.ALLOW.value,
     "action": "echo '{\"fire\": true}'",
     "priority": 0,
     "timeout": "5m",

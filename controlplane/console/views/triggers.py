@@ -48,7 +48,7 @@ from jobs.models import Trigger
 from jobs.schedules import find_zone, start_delay, upcoming_slots
 from jobs.selectors.triggers import slots_page, trigger_details, triggers_with_slots
 from jobs.services import triggers
-from jobs.states import HoldOf, Missed
+from jobs.states import HoldOf, Missed, Overlap
 from liveness.errors import ChangedSinceSeen
 from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
@@ -118,6 +118,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "delay": row.jitter_seconds and describe_duration(start_delay(row)),
         "jitter": describe_duration(row.jitter_seconds),
         "missed": Missed(row.missed).meaning,
+        "overlap": Overlap(row.overlap).meaning,
         "timeout": describe_duration(row.timeout_seconds),
         "slots": [present_slot(slot, row.now) for slot in slots[:SLOTS_A_PAGE]],
         "before": before,

@@ -30,7 +30,7 @@ from jobs.errors import TriggerUnusable
 from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import find_zone, read_cron
 from jobs.services.execution_rows import count_payload_bytes
-from jobs.states import Missed, SlotOutcome
+from jobs.states import Missed, Overlap, SlotOutcome
 from liveness.api.serializers.registration import RequiredTags
 
 
@@ -85,7 +85,7 @@ MASKED = ("action", "payload", "execution")
 
 
 STORED = (
-    "name", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds", "missed",
+    "name", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds", "missed", "overlap",
     "action", "payload", "tags", "priority",
     "worker_slots", "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
@@ -144,6 +144,9 @@ class TriggerRequest(StrictSerializer):
     )
     enabled = YesNoField(required=False)
     missed = ChoiceField(list(Missed), required=False, help_text="Handling of slots that passed without an evaluation.")
+    overlap = ChoiceField(
+        list(Overlap), required=False, help_text="Handling of a slot while an earlier execution of the trigger runs."
+    )
     execution = Template()
     note = NoteField(write_only=True)
 
@@ -184,8 +187,8 @@ class TriggerAnswer(ModelAnswer):
         model = Trigger
         fields = (
             "id", "name", "namespace", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds",
-            "action", "payload", "tags", "priority", "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "execution",
-            "next_slot_at", "created_at", "slots",
+            "action", "payload", "tags", "priority", "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "overlap",
+            "execution", "next_slot_at", "created_at", "slots",
         )  # fmt: skip
 
 

@@ -24,3 +24,7 @@ class OpenSlot(NamedTuple):
     id: int
     outcome: str
     by: str
+
+
+class SettleSlotsRow(NamedTuple):
+    id: int

@@ -7,18 +7,14 @@ from django.db import connection
 
 from jobs.models import Trigger
 from jobs.schedules import start_delay
-from jobs.services import evaluations, executions, slot_queue
+from jobs.services import executions
+from jobs.services.trigger_tick import run_tick
 from tests.integration.jobs.test_triggers import TEMPLATE, answer, at, create, operator, outcomes, read
 from tests.support.executions import SCRIPT
 
 __all__ = ["at", "create", "operator", "read"]
 
 pytestmark = pytest.mark.django_db
-
-
-def tick():
-    """Do what the scheduler does at each tick."""
-    return evaluations.evaluate_due_triggers() + slot_queue.start_all_queued_slots()
 
 
 def runs(operator):
@@ -29,13 +25,13 @@ def test_a_trigger_without_an_action_starts_its_execution_at_once(create, read, 
     trigger = create(action=None)
     assert trigger["action"] is None
     at("2030-06-01T01:00:01Z")
-    assert tick() == 1
+    assert run_tick() == 1
     [slot] = read(trigger)["slots"]
     assert (slot["outcome"], slot["job"]) == ("FIRED", None)
     run = operator.get(f"/executions/{slot['execution']}").json()
     assert run["inputs"] == {"day": "any", "trigger": "hourly", "slot": "2030-06-01T01:00:00+00:00"}
     assert run["trigger"] == trigger["id"]
-    assert tick() == 0
+    assert run_tick() == 0
 
 
 def test_a_trigger_without_an_action_runs_by_hand(create, operator, read):
@@ -63,13 +59,13 @@ def test_an_execution_that_cannot_start_fails_its_slot_and_the_next_slot_starts(
     with monkeypatch.context() as patch:
         patch.setattr(executions, "begin_executions", broken)
         at("2030-06-01T01:00:01Z")
-        tick()
+        run_tick()
     [slot] = read(trigger)["slots"]
     assert (slot["outcome"], slot["execution"]) == ("FAILED", None)
     assert slot["note"] == "its execution could not begin: RuntimeError: the disk is full"
     assert "half_done" not in connection.introspection.table_names()
     at("2030-06-01T02:00:01Z")
-    assert tick() == 1
+    assert run_tick() == 1
 
 
 def test_the_first_slot_is_not_before_the_start(create, read, at):
@@ -77,19 +73,19 @@ def test_the_first_slot_is_not_before_the_start(create, read, at):
     after = create(name="after it", start_at="2030-06-01T05:00:00.000001Z")
     assert after["next_slot_at"] == "2030-06-01T06:00:00Z"
     at("2030-06-01T04:30:00Z")
-    assert tick() == 0
+    assert run_tick() == 0
     assert outcomes(read(after)) == []
 
 
 def test_the_last_slot_is_not_after_the_end(create, read, at):
     trigger = create(action=None, end_at="2030-06-01T02:00:00Z")
     at("2030-06-01T01:00:00Z")
-    tick()
+    run_tick()
     assert read(trigger)["next_slot_at"] == "2030-06-01T02:00:00Z"
     at("2030-06-01T02:00:00Z")
-    tick()
+    run_tick()
     at("2030-06-01T09:00:00Z")
-    assert tick() == 0
+    assert run_tick() == 0
     ended = read(trigger)
     assert (ended["next_slot_at"], ended["enabled"]) == (None, True)
     assert outcomes(ended) == [("02:00", "FIRED"), ("01:00", "FIRED")]
@@ -113,7 +109,7 @@ def test_an_end_before_the_start_is_refused(create, operator):
 def test_after_an_outage_every_slot_fires_in_order(create, read, at, operator):
     trigger = create(action=None, missed="fire_all")
     at("2030-06-01T03:30:00Z")
-    assert tick() == 3
+    assert run_tick() == 3
     assert outcomes(read(trigger)) == [("03:00", "FIRED"), ("02:00", "FIRED"), ("01:00", "FIRED")]
     slots = [operator.get(f"/executions/{run}").json()["inputs"]["slot"][11:16] for run in runs(operator)]
     assert slots == ["03:00", "02:00", "01:00"]
@@ -123,7 +119,7 @@ def test_after_an_outage_every_slot_fires_in_order(create, read, at, operator):
 def test_after_an_outage_at_most_the_last_hundred_slots_fire(create, at, clock, minutes, missed):
     create(action=None, missed="fire_all", cron="* * * * *")
     clock.advance(60 * minutes)
-    assert tick() == 100
+    assert run_tick() == 100
     slots = Trigger.objects.get().slots
     assert (slots.filter(outcome="MISSED").count(), slots.filter(outcome="FIRED").count()) == (missed, 100)
 
@@ -132,11 +128,11 @@ def test_after_an_outage_slots_are_evaluated_one_after_another(create, read, at,
     trigger = create(missed="fire_all")
     crew = worker()
     at("2030-06-01T03:30:00Z")
-    assert tick() == 1
+    assert run_tick() == 1
     assert outcomes(read(trigger)) == [("03:00", "QUEUED"), ("02:00", "QUEUED"), ("01:00", "EVALUATING")]
-    assert tick() == 0
+    assert run_tick() == 0
     answer(crew, {"fire": True})
-    assert tick() == 1
+    assert run_tick() == 1
     assert outcomes(read(trigger)) == [("03:00", "QUEUED"), ("02:00", "EVALUATING"), ("01:00", "FIRED")]
 
 
@@ -144,10 +140,10 @@ def test_slots_that_wait_for_a_paused_trigger_are_missed(create, read, at, opera
     trigger = create(missed="fire_all")
     crew = worker()
     at("2030-06-01T02:30:00Z")
-    tick()
+    run_tick()
     operator.call("PATCH", f"/triggers/{trigger['id']}", {"enabled": False})
     answer(crew, {"fire": False})
-    tick()
+    run_tick()
     assert outcomes(read(trigger)) == [("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
     assert read(trigger)["slots"][0]["note"] == "the trigger was paused"
 
@@ -158,9 +154,9 @@ def test_jitter_delays_the_start_of_a_slot_and_not_its_time(create, read, at, cl
     assert 0 <= delay < 1800
     at("2030-06-01T01:00:00Z")
     clock.advance(delay - 0.001)
-    assert tick() == 0
+    assert run_tick() == 0
     clock.advance(0.002)
-    assert tick() == 1
+    assert run_tick() == 1
     assert outcomes(read(trigger)) == [("01:00", "FIRED")]
     assert read(trigger)["next_slot_at"] == "2030-06-01T02:00:00Z"
 
@@ -169,7 +165,7 @@ def test_a_slot_that_jitter_delays_is_not_late(create, read, at, clock):
     trigger = create(action=None, jitter_seconds=3000, missed="skip")
     at("2030-06-01T01:00:59Z")
     clock.advance(start_delay(Trigger.objects.get()))
-    assert tick() == 1
+    assert run_tick() == 1
     assert outcomes(read(trigger)) == [("01:00", "FIRED")]
 
 
@@ -177,7 +173,7 @@ def test_a_change_does_not_lose_a_slot_that_jitter_delays(create, read, at, oper
     trigger = create(action=None, jitter_seconds=3000)
     Trigger.objects.update(jitter_seconds=1e9)
     at("2030-06-01T01:00:01Z")
-    assert tick() == 0
+    assert run_tick() == 0
     operator.call("PATCH", f"/triggers/{trigger['id']}", {"priority": 1})
     assert outcomes(read(trigger)) == [("01:00", "FIRED")]
 
@@ -192,7 +188,7 @@ def test_the_template_of_a_trigger_may_read_its_slot(create, at, operator):
     steps = [{"key": "a", "action": SCRIPT, "payload": {"day": {"from": "$.inputs.slot"}}}]
     create(action=None, execution={**TEMPLATE, "steps": steps})
     at("2030-06-01T01:00:01Z")
-    tick()
+    run_tick()
     [run] = runs(operator)
     [a] = operator.get(f"/executions/{run}").json()["steps"]
     job = operator.get(f"/jobs/{a['job']}").json()
