@@ -331,6 +331,8 @@ class Trigger(TypedDict):
     enabled: bool
     missed: str
     overlap: str
+    pause_after_failures: int | None
+    failures_in_row: int
     execution: dict[str, Any]
     next_slot_at: str | None
     created_at: str

@@ -38,6 +38,13 @@ class Trigger(models.Model):
     enabled = models.BooleanField(default=True)
     missed = models.TextField(choices=[(m.value, m.value) for m in Missed], default=Missed.FIRE_ONCE.value)
     overlap = models.TextField(choices=[(o.value, o.value) for o in Overlap], default=Overlap.ALLOW.value)
+    pause_after_failures = models.IntegerField(
+        null=True, blank=True, help_text="Number of FAILED executions in a row that pauses it."
+    )
+    failures_in_row = models.IntegerField(default=0, editable=False)
+    enabled_at = models.DateTimeField(
+        null=True, editable=False, help_text="Failures of executions that started before are not counted."
+    )
     execution = models.JSONField(help_text="Execution that it starts.")
     next_slot_at = models.DateTimeField(null=True, help_text="Null: it is not enabled, or it has no further slot.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())

@@ -81,8 +81,10 @@ def store_trigger(trigger: Trigger, by: str, note: str) -> Trigger:
                 raise
             log.exception("A trigger could not be evaluated", trigger=before.name)
     trigger.created_at = now if trigger._state.adding else trigger.created_at
-    trigger.next_slot_at = next(schedule_slots(trigger, now), None) if trigger.enabled else None
     existing = Trigger.objects.filter(pk=trigger.pk).first()
+    if trigger.enabled and (existing is None or not existing.enabled):
+        trigger.enabled_at, trigger.failures_in_row = now, 0
+    trigger.next_slot_at = next(schedule_slots(trigger, now), None) if trigger.enabled else None
     action = "change_trigger" if existing else "create_trigger"
     try:
         with transaction.atomic():
@@ -97,10 +99,13 @@ def store_trigger(trigger: Trigger, by: str, note: str) -> Trigger:
     return stored
 
 
+AUTOMATIC_FIELDS = ("next_slot_at", "failures_in_row", "enabled_at", "created_at")
+
+
 def definition_of(trigger: Trigger) -> dict[str, Any]:
     """Return the fields of a trigger that people write. The others change automatically."""
     return {field.attname: getattr(trigger, field.attname) for field in trigger._meta.concrete_fields
-            if field.name not in ("next_slot_at", "created_at")}  # fmt: skip
+            if field.name not in AUTOMATIC_FIELDS}  # fmt: skip
 
 
 @retried_atomic

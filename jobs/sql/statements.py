@@ -233,7 +233,7 @@ class JobsStatements(Statements):
     find_queued_triggers: Statement[triggers.QueuedTrigger]
     queue_slots: Statement[triggers.QueuedSlot]
     list_open_slots: Statement[triggers.OpenSlot]
-    settle_slots: Statement[triggers.SettleSlotsRow]
+    settle_slots: Statement[triggers.PausedTrigger]
     find_replaced_executions: Statement[IdRow]
     lock_unique_keys: Statement[unique_jobs.LockedKeys]
     find_open_duplicate: Statement[IdRow]

@@ -55,16 +55,60 @@ select s.id, s.outcome, s.by
  order by s.slot
 
 -- statement: settle_slots
--- Note which executions of triggers have ended. Slots that another transaction has locked are left to the next tick.
+-- Note which executions of triggers have ended, and count FAILED ones in a row. A COMPLETED one ends the row, a
+-- CANCELLED one changes nothing. Pause triggers with too many in a row, and return these. Triggers that another
+-- transaction has locked are left to the next tick.
 -- takes:
--- returns: id bigint
-update jobs_triggerslot s
-   set is_running = false
- where s.id = any(array(select s.id from jobs_triggerslot s
-                         where {{slot_is_open(s)}} and s.is_running and not {{execution_runs(s)}}
-                         order by s.id
-                           for no key update skip locked))
-returning s.id
+-- returns: id uuid, name text, failures bigint
+-- row: PausedTrigger
+with ending_triggers as materialized (
+    select t.id, t.enabled, t.enabled_at, t.failures_in_row, t.pause_after_failures
+      from jobs_trigger t
+     where t.id = any(array(select s.trigger_id from jobs_triggerslot s
+                             where {{slot_is_open(s)}} and s.is_running and not {{execution_runs(s)}}))
+     order by t.id
+       for no key update skip locked
+),
+ended_slots as materialized (
+    select s.id, s.execution_id
+      from ending_triggers
+      join jobs_triggerslot s on s.trigger_id = ending_triggers.id and {{slot_is_open(s)}} and s.is_running
+     where not {{execution_runs(s)}}
+     order by s.id
+       for no key update of s
+),
+settled_slots as (
+    update jobs_triggerslot s set is_running = false from ended_slots where s.id = any(array[ended_slots.id])
+),
+ended_executions as (
+    select e.trigger_id as id, e.state,
+           count(*) filter (where e.state = 'COMPLETED') over (partition by e.trigger_id order by e.finished_at, e.id) as place
+      from ended_slots
+      join jobs_execution e on e.id = ended_slots.execution_id
+      join ending_triggers t on t.id = e.trigger_id
+     where t.enabled_at is null or e.created_at >= t.enabled_at
+),
+rows_of_failures as (
+    select id, place, count(*) filter (where state = 'FAILED') + case when place = 0 then failures_in_row else 0 end as failures
+      from ended_executions join ending_triggers using (id)
+     group by id, place, failures_in_row
+),
+counted as (
+    select id, max(failures) as longest, (array_agg(failures order by place desc))[1] as last
+      from rows_of_failures group by id
+),
+updated_triggers as (
+    update jobs_trigger t
+       set failures_in_row = counted.last,
+           enabled = t.enabled and counted.longest < coalesce(t.pause_after_failures, counted.longest + 1),
+           next_slot_at = case when counted.longest < coalesce(t.pause_after_failures, counted.longest + 1) then t.next_slot_at end
+      from counted
+     where t.id = any(array[counted.id])
+ returning t.id, t.name, t.enabled, counted.longest
+)
+select updated_triggers.id, name, longest as failures
+  from updated_triggers join ending_triggers using (id)
+ where ending_triggers.enabled and not updated_triggers.enabled
 
 -- statement: find_replaced_executions
 -- List running executions that must end because a later slot of their trigger waits (`cancel_running`).

@@ -73,6 +73,12 @@ class TriggerForm(OptionalNoteForm):
         choices=[(word.value, word.meaning) for word in Overlap],
         widget=forms.RadioSelect,
     )
+    pause_after_failures = forms.IntegerField(
+        required=False,
+        min_value=1,
+        label="Pause after failures",
+        help_text="Pause the trigger after so many FAILED executions in a row. Empty: never.",
+    )
     action = ActionTextField(
         required=False,
         label="Action",
@@ -133,6 +139,7 @@ class TriggerForm(OptionalNoteForm):
             "jitter_seconds": values["jitter"] or 0,
             "missed": values["missed"],
             "overlap": values["overlap"],
+            "pause_after_failures": values["pause_after_failures"],
             "action": values["action"],
             "payload": values["payload"],
             "tags": [tag.strip() for tag in values["tags"].split(",") if tag.strip()],
@@ -187,6 +194,7 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
         "jitter": format_duration(trigger.jitter_seconds) if trigger.jitter_seconds else "",
         "missed": trigger.missed,
         "overlap": trigger.overlap,
+        "pause_after_failures": trigger.pause_after_failures,
         "action": "" if trigger.action is None else format_action(mask(trigger.action)),
         "payload": "" if trigger.payload is None else format_json(mask(trigger.payload)),
         "tags": ", ".join(trigger.tags),

@@ -86,6 +86,7 @@ MASKED = ("action", "payload", "execution")
 
 STORED = (
     "name", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds", "missed", "overlap",
+    "pause_after_failures",
     "action", "payload", "tags", "priority",
     "worker_slots", "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
@@ -147,6 +148,12 @@ class TriggerRequest(StrictSerializer):
     overlap = ChoiceField(
         list(Overlap), required=False, help_text="Handling of a slot while an earlier execution of the trigger runs."
     )
+    pause_after_failures = WholeField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        help_text="Number of FAILED executions in a row that sets `enabled` to false. Enabling starts the count again.",
+    )
     execution = Template()
     note = NoteField(write_only=True)
 
@@ -188,7 +195,7 @@ class TriggerAnswer(ModelAnswer):
         fields = (
             "id", "name", "namespace", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds",
             "action", "payload", "tags", "priority", "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "overlap",
-            "execution", "next_slot_at", "created_at", "slots",
+            "pause_after_failures", "failures_in_row", "execution", "next_slot_at", "created_at", "slots",
         )  # fmt: skip
 
 

@@ -26,5 +26,7 @@ class OpenSlot(NamedTuple):
     by: str
 
 
-class SettleSlotsRow(NamedTuple):
-    id: int
+class PausedTrigger(NamedTuple):
+    id: UUID
+    name: str
+    failures: int
