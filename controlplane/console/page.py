@@ -55,7 +55,7 @@ LEGENDS: dict[str, list[tuple[str, list[Described]]]] = {
     "executions": [("execution", [*ExecutionState]), ("step", [*JobState])],
     "execution": [("execution", [*ExecutionState]), ("step", [*JobState])],
     "triggers": [("trigger", [*TriggerState]), ("slot", [*SlotOutcome])],
-    "trigger": [("trigger", [*TriggerState]), ("slot", [*SlotOutcome])],
+    "trigger": [("trigger", [*TriggerState]), ("slot", [*SlotOutcome]), ("execution", [*ExecutionState])],
     "recovery": [("attempt", [*AttemptState])],
 }
 """States that each page explains at its end, with the kind of object they belong to."""

@@ -47,11 +47,14 @@ def badge(state: str) -> SafeString:
 
 @register.filter
 def mark(slot: Any) -> SafeString:
-    """Return the outcome of a slot as a small shape, with the word and the time in its title."""
+    """Return the outcome of a slot, or the state of its execution if that is known, as a small shape.
+
+    The word and the time are in its title.
+    """
     return format_html(
         '<span class="slot-mark s-{0}" title="{0}, {1} UTC"><svg class="icon" aria-hidden="true">'
         '<use href="#i-{0}"/></svg><span class="visually-hidden">{0}</span></span>',
-        slot.outcome, f"{slot.slot:%Y-%m-%d %H:%M:%S}",
+        getattr(slot, "execution_state", None) or slot.outcome, f"{slot.slot:%Y-%m-%d %H:%M:%S}",
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from controlplane.console.page import (
 from controlplane.console.presenters.action_events import present_action_events
 from controlplane.console.presenters.holds import present_holds
 from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
+from controlplane.console.presenters.schedules import describe_schedule_in_words
 from controlplane.console.selectors.filters.executions import SlotFilter, TriggerListFilter
 from controlplane.console.views.activity import parse_moment
 from controlplane.core.database import transaction
@@ -54,7 +55,7 @@ from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
 from liveness.selectors.namespaces import known_namespaces, namespace_of_new
 
-TRIGGERS_SHOWN, SLOTS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 8, 50, 5
+TRIGGERS_SHOWN, SLOTS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN, STRIP_SHOWN = 200, 8, 50, 5, 30
 ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
 
 
@@ -82,6 +83,7 @@ def present_trigger(trigger: Any) -> dict[str, Any]:
     return {
         "it": trigger,
         "schedule": describe_schedule(trigger),
+        "in_words": describe_schedule_in_words(trigger),
         "due": trigger.next_slot_at and describe_due_time(trigger.next_slot_at, trigger.now),
         "last": last,
         "ago": last and time_since(last.slot, trigger.now),
@@ -110,6 +112,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "filter": chosen,
         "it": row,
         "schedule": describe_schedule(row),
+        "in_words": describe_schedule_in_words(row),
         "problems": list_problems(row),
         "holds": present_holds(HoldOf.TRIGGER, trigger, row.now),
         "due": row.next_slot_at and describe_due_time(row.next_slot_at, row.now),
@@ -121,6 +124,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "overlap": Overlap(row.overlap).meaning,
         "timeout": describe_duration(row.timeout_seconds),
         "slots": [present_slot(slot, row.now) for slot in slots[:SLOTS_A_PAGE]],
+        "strip": [] if before or chosen.words else slots[STRIP_SHOWN - 1 :: -1],
         "before": before,
         "older": older and f"?{chosen.query}{'&' if chosen.query else ''}before={older:%Y-%m-%dT%H:%M:%S.%fZ}",
         "actions": [

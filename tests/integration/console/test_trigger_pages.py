@@ -7,8 +7,9 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.db import connection
 
+from controlplane.console.presenters.schedules import describe_cron
 from jobs import schedules
-from jobs.models import Trigger, TriggerSlot
+from jobs.models import Execution, Trigger, TriggerSlot
 from jobs.services import evaluations
 from liveness.models import ServerEvent
 from tests.integration.console.test_page_actions import act, words
@@ -44,6 +45,55 @@ def test_the_next_five_slots_are_those_of_the_schedule_in_its_time_zone(make, st
     assert len(slots) == 5
     assert page.count("02:30:00 IST") == 5
     assert all(f"{slot:%b %d} 21:00:00" in page for slot in slots[1:])
+
+
+@pytest.mark.parametrize(
+    ("cron", "expected"),
+    [
+        ("0 8 * * 1-5", "weekdays at 08:00"),
+        ("0 8 * * MON-FRI", "weekdays at 08:00"),
+        ("30 9 * * 0,6", "weekends at 09:30"),
+        ("30 2 * * *", "every day at 02:30"),
+        ("0 0 1 * *", "the first day of every month at 00:00"),
+        ("0 8 * * MON#1", "the first Monday of the month at 08:00"),
+        ("10 0 8 1 1 *", "January 1 at 08:00:10"),
+        ("*/5 * * * *", "every fifth minute of every hour"),
+        ("0,40 0-3 * * *", "at minutes 0 and 40 past every hour from 0 through 3"),
+        ("never", ""),
+    ],
+)
+def test_a_cron_expression_has_words(cron, expected):
+    assert describe_cron(cron) == expected
+
+
+def test_the_pages_show_the_schedule_in_words(make, staff):
+    nightly = make(name="nightly", cron="0 8 * * 1-5", timezone="Europe/Zurich")
+    often = make(name="often", interval_seconds=90)
+    browser = staff(checks_csrf=False)
+    listed = words(browser.get(f"{AT}/"))
+    for trigger, expected in ((nightly, "weekdays at 08:00 Europe/Zurich"), (often, "every 1 min 30 s")):
+        assert expected in listed
+        assert expected in words(browser.get(f"{AT}/{trigger}/"))
+
+
+def test_the_last_runs_are_a_strip_of_their_states_with_the_latest_on_the_right(make, staff, clock):
+    trigger = make(interval_seconds=600, action=None)
+    for _ in range(2):
+        clock.advance(600)
+        evaluations.evaluate_due_triggers()
+    first, last = TriggerSlot.objects.order_by("slot")
+    Execution.objects.filter(pk=first.execution_id).update(state="FAILED", finished_at=first.slot)
+    browser = staff(checks_csrf=False)
+    page = browser.get(f"{AT}/{trigger}/").content.decode()
+    strip = page.partition('<p class="strip">')[2].partition("</p>")[0]
+    links = re.findall(r'href="/admin/instance/executions/([^/]+)/".*?class="slot-mark s-(\w+)"', strip, re.DOTALL)
+    assert links == [(str(first.execution_id), "FAILED"), (str(last.execution_id), "RUNNING")]
+    assert '<p class="strip">' not in browser.get(f"{AT}/{trigger}/?outcome=MISSED").content.decode()
+
+
+def test_the_page_of_a_trigger_whose_schedule_has_ended_says_so(make, staff):
+    trigger = make(end_at="2020-01-01T00:00:00Z")
+    assert "The schedule has no further slot." in words(staff(checks_csrf=False).get(f"{AT}/{trigger}/"))
 
 
 def test_past_slots_are_listed_with_outcomes_and_links_to_their_executions(make, staff, worker, clock):
