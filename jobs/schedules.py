@@ -52,6 +52,8 @@ def unbounded_slots(trigger: Any, after: datetime) -> Iterator[datetime]:
     Cron expressions use the trigger's time zone; days on which clocks change follow Debian's cron. Intervals are
     counted from the trigger's creation.
     """
+    if trigger.on_signal is not None:
+        return
     if trigger.cron is not None:
         # Compare in UTC. Within one time zone Python compares only wall times, so the two 2:30 of a night would be
         # equal.

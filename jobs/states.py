@@ -239,6 +239,10 @@ class EventCode(Described):
         "STEP_SKIPPED",
         "A step was skipped: its condition is false, or a step before it did not complete.",
     )
+    TRIGGER_REFUSED = (
+        "TRIGGER_REFUSED",
+        "A trigger on the end of this execution did not start, because it had started before in the same chain.",
+    )
     HOOK_FAILED = "HOOK_FAILED", "A hook failed. That does not change how the execution ends."
     EXECUTION_REPAIRED = (
         "EXECUTION_REPAIRED",

@@ -317,6 +317,7 @@ class Trigger(TypedDict):
     namespace: str
     cron: str | None
     interval_seconds: float | None
+    on_signal: str | None
     timezone: str
     start_at: str | None
     end_at: str | None

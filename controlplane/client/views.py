@@ -38,7 +38,7 @@ EXECUTIONS = {
 TRIGGERS = {
     "id": lambda trigger: trigger["id"],
     "name": lambda trigger: trigger["name"],
-    "schedule": lambda trigger: trigger["cron"] or f"every {trigger['interval_seconds']:g} s",
+    "schedule": lambda trigger: schedule_text(trigger),
     "enabled": lambda trigger: "yes" if trigger["enabled"] else "no",
     "next": lambda trigger: time_text(trigger["next_slot_at"]),
     "last": lambda trigger: trigger["slots"][0]["outcome"] if trigger["slots"] else "",
@@ -253,6 +253,11 @@ def action_text(action: Mapping[str, Any]) -> str:
 
 def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+
+
+def schedule_text(trigger: Mapping[str, Any]) -> str:
+    named = trigger["cron"] or (trigger.get("on_signal") and f"on {trigger['on_signal']}")
+    return named or f"every {trigger['interval_seconds']:g} s"
 
 
 def seconds_text(seconds: float | None, after: str = "") -> str:

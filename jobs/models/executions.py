@@ -1,5 +1,6 @@
 """Models of executions, dependencies of steps, and events of executions."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -52,6 +53,9 @@ class Execution(models.Model):
     deadline_seconds = models.FloatField(null=True)
     deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
     on_deadline = models.TextField(null=True, help_text="Null: it has no deadline.")
+    trigger_chain = ArrayField(
+        models.UUIDField(), db_default=[], help_text="Trigger that started it, after those that led to its signal."
+    )
     started_observed = models.FloatField(db_default=ObservedNow())
     cancel_requested_at = models.DateTimeField(null=True)
     error = models.JSONField(null=True)

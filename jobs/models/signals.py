@@ -1,5 +1,6 @@
 """Model of signals."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -8,16 +9,29 @@ from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 
 class Signal(models.Model):
-    """Named message from outside, for which steps wait. Every step that waits for it gets it."""
+    """Named message, from outside or about the end of an execution.
+
+    Every step that waits for it gets it, and every trigger on it starts an execution.
+    """
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
-    owner = models.ForeignKey(ApiToken, models.PROTECT, db_index=False)
-    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only steps of this namespace get it.")
+    owner = models.ForeignKey(
+        ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: the control plane sent it."
+    )
+    namespace = models.TextField(
+        db_default=DEFAULT_NAMESPACE, help_text="Only steps and triggers of this namespace get it."
+    )
     name = models.TextField()
     body = models.JSONField(null=True)
     key = models.TextField(null=True)
     is_delivered = models.BooleanField(
         db_default=False, help_text="True: no step waits for it that began to wait before."
+    )
+    is_routed = models.BooleanField(db_default=False, help_text="True: the triggers on it have their slots.")
+    trigger_chain = ArrayField(
+        models.UUIDField(),
+        db_default=[],
+        help_text="Triggers that led to it, because it is about the end of an execution.",
     )
     created_at = models.DateTimeField(db_default=ClockTimestamp())
 
@@ -28,6 +42,7 @@ class Signal(models.Model):
         indexes = [
             models.Index(fields=["namespace", "name", "created_at"], name="signal_by_name"),
             models.Index(fields=["id"], name="signal_to_deliver", condition=Q(is_delivered=False)),
+            models.Index(fields=["id"], name="signal_to_route", condition=Q(is_routed=False)),
         ]
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from liveness.models import DEFAULT_NAMESPACE
 
 
 class Trigger(models.Model):
-    """Trigger: starts an execution at each slot of its schedule.
+    """Trigger: starts an execution at each slot of its schedule, or at each signal.
 
     With an action, a job runs first, and its output decides if the execution starts.
     """
@@ -22,6 +22,9 @@ class Trigger(models.Model):
     namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Namespace of its jobs and executions.")
     cron = models.TextField(null=True, blank=True)
     interval_seconds = models.FloatField(null=True, blank=True)
+    on_signal = models.TextField(
+        null=True, blank=True, help_text="Name of a signal, or prefix:* for all signals with this prefix."
+    )
     timezone = models.TextField(default="UTC")
     start_at = models.DateTimeField(null=True, blank=True, help_text="No slot is before this time.")
     end_at = models.DateTimeField(null=True, blank=True, help_text="No slot is after this time.")
@@ -56,8 +59,9 @@ class Trigger(models.Model):
             check_one_of("missed", Missed, "trigger_missed"),
             check_one_of("overlap", Overlap, "trigger_overlap"),
             models.CheckConstraint(
-                condition=Q(cron__isnull=True, interval_seconds__gt=0)
-                | Q(cron__isnull=False, interval_seconds__isnull=True),
+                condition=Q(cron__isnull=True, interval_seconds__gt=0, on_signal__isnull=True)
+                | Q(cron__isnull=False, interval_seconds__isnull=True, on_signal__isnull=True)
+                | Q(cron__isnull=True, interval_seconds__isnull=True, on_signal__isnull=False),
                 name="trigger_has_one_schedule",
             ),
         ]
@@ -72,7 +76,7 @@ class Trigger(models.Model):
 
 
 class TriggerSlot(models.Model):
-    """Slot of a trigger: a time at which it was due, and the outcome."""
+    """Slot of a trigger: a time at which it was due, or at which its signal was sent, and the outcome."""
 
     trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="slots", db_index=False)
     slot = models.DateTimeField()
@@ -84,6 +88,9 @@ class TriggerSlot(models.Model):
     execution = models.ForeignKey(
         Execution, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
+    signal = models.TextField(null=True, help_text="Name of the signal that it is for.")
+    body = models.JSONField(null=True, help_text="Body of the signal, until the slot has started.")
+    trigger_chain = ArrayField(models.UUIDField(), db_default=[], help_text="Triggers that led to its signal.")
     is_running = models.BooleanField(
         db_default=False, help_text="True: its execution has not ended, as of the last tick."
     )

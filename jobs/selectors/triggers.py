@@ -17,7 +17,7 @@ SLOTS_SHOWN = 20
 
 def triggers_with_slots() -> QuerySet[Trigger]:
     """Return triggers with their last slots, latest first (`last_slots`), and `now`."""
-    last = Prefetch("slots", TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
+    last = Prefetch("slots", TriggerSlot.objects.defer("body").order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
     return Trigger.objects.prefetch_related(last).annotate(now=ClockTimestamp()).order_by("name")
 
 
@@ -37,7 +37,7 @@ def slots_page(trigger: UUID, before: datetime | None, outcome: str | None, limi
 
     A state is None if there is no job or execution, or if it was deleted.
     """
-    slots = TriggerSlot.objects.filter(trigger=trigger)
+    slots = TriggerSlot.objects.defer("body").filter(trigger=trigger)
     slots = slots.filter(slot__lt=before) if before else slots
     slots = slots.filter(outcome=outcome) if outcome else slots
     return slots.annotate(

@@ -25,7 +25,7 @@ from jobs import states
 from jobs.models import Trigger, TriggerSlot, WorkerJob
 from jobs.schedules import schedule_slots, start_delay
 from jobs.services.slot_queue import LEFT_OUT, begin_slots, for_each_trigger
-from jobs.services.slot_starts import REASON_LENGTH, start_execution
+from jobs.services.slot_starts import CHANGED_FIELDS, REASON_LENGTH, start_execution
 from jobs.sql import sql
 from jobs.sql.rows.triggers import DueTrigger
 from jobs.states import JobState, Missed, Overlap, SlotOutcome
@@ -126,7 +126,7 @@ def follow_up_evaluations(jobs: list[UUID]) -> None:
     )
     for slot in in_flight.order_by("pk").select_for_update(no_key=True, of=["self"]):
         conclude_evaluation(slot, slot.job)
-        slot.save(update_fields=["outcome", "note", "execution_id", "is_running"])
+        slot.save(update_fields=CHANGED_FIELDS)
         log.info("Trigger evaluated", trigger=slot.trigger.name, slot=str(slot.slot), state=str(slot.outcome))
     WorkerJob.objects.filter(pk__in=job_ids).update(passed_on=True)
 

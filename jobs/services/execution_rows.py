@@ -26,6 +26,7 @@ class ExecutionPlan:
     key: str | None = None
     require_worker: bool = False
     trigger: UUID | None = None
+    trigger_chain: tuple[UUID, ...] = ()
     rerun_of: UUID | None = None
     parent_step: UUID | None = None
     root: UUID | None = None
@@ -59,6 +60,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "owner": plan.owner,
                 "namespace": plan.namespace,
                 "trigger": plan.trigger,
+                "trigger_chain": plan.trigger_chain,
                 "rerun_of": plan.rerun_of,
                 "name": plan.definition["name"],
                 "key": plan.key,

@@ -1,7 +1,7 @@
-"""Signals: named messages from outside, for which steps of executions wait.
+"""Signals: named messages for steps that wait and for triggers. The control plane sends some when executions end.
 
-A signal goes to every step of its namespace that waits for its name (jobs/services/waits.py). It is kept for a time,
-so that a step that waits later gets it too.
+A signal goes to every step of its namespace that waits for its name (jobs/services/waits.py), and to every trigger on
+it (jobs/services/trigger_tick.py). It is kept for a time, so that a step that waits later gets it too.
 """
 
 from typing import Any

@@ -48,7 +48,7 @@ def start_queued_slots(trigger: Trigger, now: datetime) -> int:
         (queue.skipped, SlotOutcome.SKIPPED, LEFT_OUT.get(Overlap(trigger.overlap), "")),
     ):
         if ids:
-            TriggerSlot.objects.filter(pk__in=ids).update(outcome=outcome, note=note)
+            TriggerSlot.objects.filter(pk__in=ids).update(outcome=outcome, note=note, body=None)
     if queue.starts:
         for slot in TriggerSlot.objects.filter(pk__in=queue.starts).order_by("slot"):
             slot.trigger = trigger

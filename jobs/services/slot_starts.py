@@ -22,13 +22,17 @@ RETRY_DELAY = 5
 REASON_LENGTH = 500
 
 
+CHANGED_FIELDS = ("outcome", "note", "job_id", "execution_id", "is_running", "body")
+"""Fields of a slot that this module changes. The caller of `start_execution` saves them."""
+
+
 def start_slot(slot: TriggerSlot, now: datetime) -> None:
     """Start a queued slot. The caller holds the lock of its trigger."""
     if slot.trigger.action is None:
         start_execution(slot, {**slot.trigger.execution.get("inputs", {}), **describe_slot(slot)})
     else:
         begin_evaluation(slot, now)
-    slot.save(update_fields=["outcome", "note", "job_id", "execution_id", "is_running"])
+    slot.save(update_fields=CHANGED_FIELDS)
 
 
 def begin_evaluation(slot: TriggerSlot, now: datetime) -> None:
@@ -60,14 +64,18 @@ def begin_evaluation(slot: TriggerSlot, now: datetime) -> None:
 def start_execution(slot: TriggerSlot, inputs: dict[str, Any]) -> None:
     """Start the execution of a slot. If it cannot start, the slot fails, but not the caller."""
     template = slot.trigger.execution
+    inputs = {**inputs, **describe_signal(slot)}
     try:
         if (size := execution_rows.count_payload_bytes(template, inputs)) > execution_rows.PAYLOAD_BYTES_LIMIT:
             slot.outcome, slot.note = SlotOutcome.FAILED, f"its inputs, which every step gets, have {size} bytes"
             return
-        plan = ExecutionPlan(template, None, inputs, slot.trigger.namespace, trigger=slot.trigger_id)
+        chain = (*slot.trigger_chain, slot.trigger_id)
+        plan = ExecutionPlan(
+            template, None, inputs, slot.trigger.namespace, trigger=slot.trigger_id, trigger_chain=chain
+        )
         with transaction.atomic():
             [slot.execution_id] = executions.begin_executions([plan])
-        slot.outcome, slot.is_running = SlotOutcome.FIRED, True
+        slot.outcome, slot.is_running, slot.body = SlotOutcome.FIRED, True, None
     except Exception as error:
         if is_transient_error(error):
             raise
@@ -78,4 +86,9 @@ def start_execution(slot: TriggerSlot, inputs: dict[str, Any]) -> None:
 
 def describe_slot(slot: TriggerSlot) -> dict[str, Any]:
     """Return the data that an evaluation gets, or the execution if there is no evaluation."""
-    return {"trigger": slot.trigger.name, "slot": slot.slot.isoformat()}
+    return {"trigger": slot.trigger.name, "slot": slot.slot.isoformat(), **describe_signal(slot)}
+
+
+def describe_signal(slot: TriggerSlot) -> dict[str, Any]:
+    """Return the signal of a slot as inputs. Empty for a slot of a schedule."""
+    return {} if slot.signal is None else {"signal": slot.signal, "body": slot.body}

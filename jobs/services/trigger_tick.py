@@ -3,19 +3,43 @@
 Each part finds its rows by state, so a crash between two parts loses nothing.
 """
 
+from uuid import UUID
+
+import structlog
+
 from controlplane.core.transactions import retried_atomic
 from jobs.services import evaluations, slot_queue
 from jobs.sql import sql
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Mover, Subject
 
+log = structlog.get_logger()
+
+SIGNALS_BATCH = 1000
+
 
 def run_tick() -> int:
     """Start the slots that are due or queued. Return how many started."""
     settle_slots()
     started = evaluations.evaluate_due_triggers()
+    queue_signals()
     slot_queue.cancel_replaced_executions()
     return started + slot_queue.start_all_queued_slots()
+
+
+def queue_signals() -> None:
+    """Queue a slot of each trigger for each new signal that it is on."""
+    while len(queue_batch_of_signals()) == SIGNALS_BATCH:
+        pass
+
+
+@retried_atomic
+def queue_batch_of_signals() -> set[UUID]:
+    rows = sql.queue_signals.fetch_rows(batch=SIGNALS_BATCH)
+    for row in rows:
+        if row.is_refused:
+            log.warning("A trigger on a signal was refused: it started before in the same chain", signal=row.name)
+    return {row.id for row in rows}
 
 
 @retried_atomic

@@ -40,7 +40,7 @@ def change_trigger(trigger: UUID, fields: dict[str, Any], by: str, note: str) ->
     existing = lock_trigger(trigger)
     for field, value in fields.items():
         setattr(existing, field, value)
-    if (existing.cron is None) == (existing.interval_seconds is None):
+    if [existing.cron, existing.interval_seconds, existing.on_signal].count(None) != 2:
         raise TriggerChanged  # another call changed it after the fields were validated
     return store_trigger(existing, by, note)
 

@@ -12,15 +12,15 @@
 -- counted: stored_limit bigint
 with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
-        place int, parent_step uuid, root uuid, owner uuid, namespace text, trigger uuid, rerun_of uuid, name text, key text,
+        place int, parent_step uuid, root uuid, owner uuid, namespace text, trigger uuid, trigger_chain uuid[], rerun_of uuid, name text, key text,
         fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8, outputs_from jsonb,
         deadline_seconds float8, on_deadline text)
 ),
 new_executions as (
     insert into jobs_execution (
-        id, root_id, parent_step_id, owner_id, namespace, trigger_id, rerun_of_id, name, key, fingerprint, definition, inputs,
+        id, root_id, parent_step_id, owner_id, namespace, trigger_id, trigger_chain, rerun_of_id, name, key, fingerprint, definition, inputs,
         open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline)
-    select id, coalesce(root, id), parent_step, owner, namespace, trigger, rerun_of, name, key, decode(fingerprint, 'hex'),
+    select id, coalesce(root, id), parent_step, owner, namespace, trigger, trigger_chain, rerun_of, name, key, decode(fingerprint, 'hex'),
            definition, inputs, open_steps, timeout_seconds, outputs_from,
            deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}
       from planned order by key, place

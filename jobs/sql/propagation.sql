@@ -132,6 +132,13 @@ updated_executions as (
                    step_context(e.id, array(select jsonb_array_elements_text(e.outputs_from -> 'reads'))), 'null')) end
       from ended_steps left join ending_executions using (id)
      where e.id = any(array[ended_steps.id]) and e.state not in {{EXECUTION_TERMINAL}}
+ returning e.id, e.root_id, e.namespace, e.name, e.state, e.outputs, e.trigger_chain
+),
+new_signals as (
+    -- Executions that are steps of others send none.
+    insert into jobs_signal (namespace, name, body, trigger_chain)
+    select namespace, 'ended:' || name, jsonb_build_object('id', id, 'state', state, 'outputs', outputs), trigger_chain
+      from updated_executions where state in {{EXECUTION_TERMINAL}} and root_id = id
 ),
 updated_hooks as (
     update jobs_workerjob h

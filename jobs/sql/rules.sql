@@ -10,6 +10,12 @@
 -- true if the execution of slot s has not ended
 exists (select from jobs_execution e where e.id = s.execution_id and e.state not in {{EXECUTION_TERMINAL}})
 
+-- rule: starts_at(t, s)
+-- true if trigger t starts at signal s
+(t.namespace = s.namespace and t.enabled and s.created_at between coalesce(t.enabled_at, t.created_at) and coalesce(t.end_at, 'infinity')
+ and s.created_at >= coalesce(t.start_at, '-infinity')
+ and (t.on_signal = s.name or right(t.on_signal, 1) = '*' and starts_with(s.name, left(t.on_signal, -1))))
+
 -- rule: is_waiting(j)
 -- true if step j waits for something outside of its execution. No worker holds it, so it can end at once
 (j.state = 'RUNNING' and j.wait is not null)

@@ -235,6 +235,7 @@ class JobsStatements(Statements):
     list_open_slots: Statement[triggers.OpenSlot]
     settle_slots: Statement[triggers.PausedTrigger]
     find_replaced_executions: Statement[IdRow]
+    queue_signals: Statement[triggers.RoutedSignal]
     lock_unique_keys: Statement[unique_jobs.LockedKeys]
     find_open_duplicate: Statement[IdRow]
     find_recent_duplicate: Statement[IdRow]

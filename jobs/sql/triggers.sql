@@ -120,3 +120,43 @@ select distinct e.id
   join jobs_triggerslot s on s.trigger_id = t.id and {{slot_is_open(s)}} and s.is_running
   join jobs_execution e on e.id = s.execution_id and e.state = 'RUNNING'
  where queued.outcome = 'QUEUED' and (t.enabled or queued.by <> '')
+
+-- statement: queue_signals
+-- Queue a slot of each trigger on a new signal, one batch of signals. A trigger that already started in the chain of
+-- executions that led to the signal is refused. The times of slots are unique, so slots of the same moment follow each
+-- other by a microsecond.
+-- takes: batch bigint
+-- returns: id uuid, name text, is_refused bool|null
+-- row: RoutedSignal
+with new_signals as materialized (
+    select s.id, s.namespace, s.name, s.body, s.trigger_chain, s.created_at from jobs_signal s
+     where not s.is_routed order by s.id limit %(batch)s
+       for no key update skip locked
+),
+routed_signals as (
+    update jobs_signal s set is_routed = true from new_signals where s.id = any(array[new_signals.id])
+),
+started_triggers as materialized (
+    select t.id as trigger, t.name as trigger_name, s.id, s.name, s.body, s.trigger_chain, s.created_at,
+           t.id = any(s.trigger_chain) as is_refused,
+           row_number() over (partition by t.id, s.created_at order by s.id) as place
+      from new_signals s join jobs_trigger t on {{starts_at(t, s)}}
+),
+new_slots as (
+    insert into jobs_triggerslot (trigger_id, slot, outcome, note, signal, body, trigger_chain)
+    select trigger, coalesce(known.last, created_at - interval '1 microsecond') + place * interval '1 microsecond',
+           case when is_refused then 'SKIPPED' else 'QUEUED' end,
+           case when is_refused then 'it started before in the same chain of executions' else '' end,
+           name, case when not is_refused then body end, trigger_chain
+      from started_triggers
+     cross join lateral (
+           select max(slot) as last from jobs_triggerslot
+            where trigger_id = trigger and slot >= created_at and slot < created_at + interval '1 millisecond') known
+),
+new_events as (
+    insert into jobs_executionevent (execution_id, code, line)
+    select e.id, 'TRIGGER_REFUSED',
+           format('The trigger %%s does not start: it started before in the same chain of executions', trigger_name)
+      from started_triggers join jobs_execution e on e.id = case when is_refused then (body ->> 'id')::uuid end
+)
+select s.id, s.name, t.is_refused from new_signals s left join started_triggers t using (id)

@@ -26,7 +26,8 @@ from jobs.api.serializers.triggers import STORED, TriggerRequest, find_problems,
 from jobs.models import Trigger
 from jobs.states import Missed, Overlap
 
-CRON, INTERVAL = "cron", "interval"
+CRON, INTERVAL, SIGNAL = "cron", "interval", "signal"
+FIELD_OF_KIND = {CRON: "cron", INTERVAL: "every", SIGNAL: "on_signal"}
 FIELD_OF = {"interval_seconds": "every", "timeout_seconds": "timeout", "jitter_seconds": "jitter"}
 """Name of an API field in this form, if it differs."""
 
@@ -40,7 +41,7 @@ class TriggerForm(OptionalNoteForm):
     )
     schedule = forms.ChoiceField(
         label="Kind of schedule",
-        choices=[(CRON, "At fixed times (cron)"), (INTERVAL, "At an interval")],
+        choices=[(CRON, "At fixed times (cron)"), (INTERVAL, "At an interval"), (SIGNAL, "At a signal")],
         widget=forms.RadioSelect,
     )
     cron = forms.CharField(
@@ -56,6 +57,12 @@ class TriggerForm(OptionalNoteForm):
     )  # fmt: skip
     every = DurationField(
         required=False, label="Interval", help_text="Like 45s, 5m or 24h, counted from the trigger's creation."
+    )
+    on_signal = forms.CharField(
+        required=False,
+        label="Signal",
+        help_text="Name of a signal, like paid:42, or paid:* for all with this prefix. ended:NAME is sent when an "
+        "execution of this name ends.",
     )
     start_at = forms.CharField(
         required=False, label="Start", help_text="No slot is before this time, like 2030-01-31T08:00:00Z."
@@ -122,8 +129,8 @@ class TriggerForm(OptionalNoteForm):
 
     def clean(self) -> dict[str, Any]:
         values = self.cleaned_data
-        is_cron = values.get("schedule") == CRON
-        wanted = "cron" if is_cron else "every"
+        kind = values.get("schedule")
+        wanted = FIELD_OF_KIND.get(str(kind), "")
         if "schedule" in values and wanted not in self.errors and not values.get(wanted):
             self.add_error(wanted, "This field is required.")
         if self.errors:
@@ -131,8 +138,9 @@ class TriggerForm(OptionalNoteForm):
         steps = values["execution"]
         data = {
             "name": values["name"],
-            "cron": values["cron"] if is_cron else None,
-            "interval_seconds": None if is_cron else values["every"],
+            "cron": values["cron"] if kind == CRON else None,
+            "interval_seconds": values["every"] if kind == INTERVAL else None,
+            "on_signal": values["on_signal"] if kind == SIGNAL else None,
             "timezone": values["timezone"] or "UTC",
             "start_at": values["start_at"] or None,
             "end_at": values["end_at"] or None,
@@ -185,10 +193,11 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
     """Return the initial values of the form for a trigger."""
     return {
         "name": trigger.name,
-        "schedule": CRON if trigger.interval_seconds is None else INTERVAL,
+        "schedule": SIGNAL if trigger.on_signal else CRON if trigger.interval_seconds is None else INTERVAL,
         "cron": trigger.cron or "",
         "timezone": trigger.timezone,
         "every": "" if trigger.interval_seconds is None else format_duration(trigger.interval_seconds),
+        "on_signal": trigger.on_signal or "",
         "start_at": format_time(trigger.start_at),
         "end_at": format_time(trigger.end_at),
         "jitter": format_duration(trigger.jitter_seconds) if trigger.jitter_seconds else "",

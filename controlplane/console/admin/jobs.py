@@ -76,8 +76,8 @@ class TriggerAdminForm(forms.ModelForm):
     class Meta:
         model = Trigger
         fields = (
-            "name", "enabled", "cron", "timezone", "interval_seconds", "missed", "action", "payload", "tags",
-            "priority", "timeout_seconds", "max_retries", "execution",
+            "name", "enabled", "cron", "timezone", "interval_seconds", "on_signal", "missed", "action", "payload",
+            "tags", "priority", "timeout_seconds", "max_retries", "execution",
         )  # fmt: skip
         widgets: ClassVar = {name: forms.TextInput(attrs={"size": 40}) for name in ("name", "cron", "timezone", "tags")}
         help_texts: ClassVar = {
@@ -100,7 +100,7 @@ class TriggerAdminForm(forms.ModelForm):
         others = Trigger.objects.filter(namespace=self.namespace, name=given.get("name")).exclude(pk=self.instance.pk)
         if others.exists():
             self.add_error("name", "Another trigger of this namespace has this name. Choose another name.")
-        checked = TriggerRequest(data={**values, "cron": values.get("cron") or None})
+        checked = TriggerRequest(data={**values, **{name: values.get(name) or None for name in ("cron", "on_signal")}})
         if not self.errors and not checked.is_valid():
             for field, problems in checked.errors.items():
                 self.add_error(field if field in self.fields else None, json.dumps(problems, ensure_ascii=False))

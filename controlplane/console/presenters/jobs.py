@@ -33,6 +33,8 @@ def describe_action(action: dict[str, Any]) -> str:
 
 def describe_schedule(trigger: Any) -> str:
     """Return the schedule of a trigger as text."""
+    if trigger.on_signal is not None:
+        return f"on {trigger.on_signal}"
     return trigger.cron or f"every {trigger.interval_seconds:g} s"
 
 

@@ -15,6 +15,8 @@ SHORT = {"Monday through Friday": "weekdays", "Sunday and Saturday": "weekends"}
 
 def describe_schedule_in_words(trigger: Any) -> str:
     """Return a schedule like "weekdays at 08:00 Europe/Zurich". Empty if the cron expression is no longer valid."""
+    if trigger.on_signal is not None:
+        return f"at each signal {trigger.on_signal}"
     if trigger.cron is None:
         return f"every {describe_duration(trigger.interval_seconds)}"
     words = describe_cron(trigger.cron)

@@ -26,6 +26,7 @@ from controlplane.core.rest import (
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.executions import Definition, refuse_oversized_inputs
 from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectField, refuse_wrong_payload
+from jobs.api.serializers.signals import SignalNameField
 from jobs.errors import TriggerUnusable
 from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import find_zone, read_cron
@@ -46,6 +47,18 @@ class CronField(TextField):
         except StopIteration:
             raise serializers.ValidationError(f"The cron expression {cron!r} matches no future time.") from None
         return cron
+
+
+class SignalPatternField(SignalNameField):
+    """Name of a signal, or `prefix:*` for all signals with this prefix."""
+
+    def to_internal_value(self, data: object) -> str:
+        name = super().to_internal_value(data)
+        if "*" in name.removesuffix(":*"):
+            raise serializers.ValidationError(
+                f"{name!r} is neither the name of a signal nor a prefix; use one like paid:42 or paid:*."
+            )
+        return name
 
 
 class ZoneField(TextField):
@@ -85,9 +98,8 @@ MASKED = ("action", "payload", "execution")
 
 
 STORED = (
-    "name", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds", "missed", "overlap",
-    "pause_after_failures",
-    "action", "payload", "tags", "priority",
+    "name", "cron", "interval_seconds", "on_signal", "timezone", "start_at", "end_at", "jitter_seconds", "missed",
+    "overlap", "pause_after_failures", "action", "payload", "tags", "priority",
     "worker_slots", "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
 """Fields of a trigger that requests set."""
@@ -111,10 +123,20 @@ def restore_fields(data: Mapping[str, Any], trigger: Trigger | None) -> dict[str
     }
 
 
+SCHEDULES = ("cron", "interval_seconds", "on_signal")
+"""Fields of which a trigger has exactly one."""
+
+
 class TriggerRequest(StrictSerializer):
     name = TextField()
     cron = CronField(required=False, allow_null=True)
     interval_seconds = SecondsField(required=False, allow_null=True, min_value=1)
+    on_signal = SignalPatternField(
+        required=False,
+        allow_null=True,
+        help_text="Name of a signal, or `prefix:*`: each such signal starts one execution, with `signal` and `body` in "
+        "its inputs.",
+    )
     timezone = ZoneField(required=False, help_text="Time zone of the cron expression (default: UTC).")
     start_at = TimeField(required=False, allow_null=True, help_text="No slot is before this time.")
     end_at = TimeField(required=False, allow_null=True, help_text="No slot is after this time.")
@@ -161,10 +183,12 @@ class TriggerRequest(StrictSerializer):
         return super().to_internal_value(restore_fields(data, self.instance) if isinstance(data, Mapping) else data)
 
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
-        cron, interval = (fields.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))
-        if (cron is None) == (interval is None):
-            detail = ["Give either cron or interval_seconds; null removes one of them."]
-            raise serializers.ValidationError({"cron": detail, "interval_seconds": detail})
+        kinds = [name for name in SCHEDULES if fields.get(name, getattr(self.instance, name, None)) is not None]
+        if len(kinds) != 1:
+            detail = ["Give either cron or interval_seconds, or on_signal; null removes one of them."]
+            raise serializers.ValidationError(dict.fromkeys(kinds or SCHEDULES, detail))
+        if kinds == ["on_signal"] and fields.get("jitter_seconds", getattr(self.instance, "jitter_seconds", 0)):
+            raise serializers.ValidationError({"jitter_seconds": ["A trigger on a signal has no jitter; give 0."]})
         start, end = (fields.get(name, getattr(self.instance, name, None)) for name in ("start_at", "end_at"))
         if start is not None and end is not None and end < start:
             raise serializers.ValidationError({"end_at": [f"Give a time after start_at ({start.isoformat()})."]})
@@ -181,7 +205,7 @@ class SlotAnswer(ModelAnswer):
 
     class Meta:
         model = TriggerSlot
-        fields = ("slot", "outcome", "by", "note", "job", "execution")
+        fields = ("slot", "outcome", "by", "note", "signal", "job", "execution")
 
 
 class TriggerAnswer(ModelAnswer):
@@ -193,9 +217,10 @@ class TriggerAnswer(ModelAnswer):
     class Meta:
         model = Trigger
         fields = (
-            "id", "name", "namespace", "cron", "interval_seconds", "timezone", "start_at", "end_at", "jitter_seconds",
-            "action", "payload", "tags", "priority", "worker_slots", "timeout_seconds", "max_retries", "enabled", "missed", "overlap",
-            "pause_after_failures", "failures_in_row", "execution", "next_slot_at", "created_at", "slots",
+            "id", "name", "namespace", "cron", "interval_seconds", "on_signal", "timezone", "start_at", "end_at",
+            "jitter_seconds", "action", "payload", "tags", "priority", "worker_slots", "timeout_seconds", "max_retries",
+            "enabled", "missed", "overlap", "pause_after_failures", "failures_in_row", "execution", "next_slot_at",
+            "created_at", "slots",
         )  # fmt: skip
 
 

@@ -30,3 +30,9 @@ class PausedTrigger(NamedTuple):
     id: UUID
     name: str
     failures: int
+
+
+class RoutedSignal(NamedTuple):
+    id: UUID
+    name: str
+    is_refused: bool | None

@@ -198,4 +198,4 @@ def test_the_template_of_a_trigger_may_read_its_slot(create, at, operator):
 def test_a_trigger_with_neither_schedule_is_refused(operator):
     refused = operator.post("/triggers", {"name": "t", "execution": TEMPLATE})
     assert refused.status_code == 400
-    assert set(refused.json()["errors"]) == {"cron", "interval_seconds"}
+    assert set(refused.json()["errors"]) == {"cron", "interval_seconds", "on_signal"}
