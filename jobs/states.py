@@ -55,6 +55,14 @@ class BatchState(Described):
     STOPPED = "STOPPED", "It was stopped. Processed items stay as they are; the rest is not processed."
 
 
+class BackfillState(Described):
+    """State of a backfill. Each line explains the state and names what changes it."""
+
+    RUNNING = "RUNNING", "Its slots start in order. It ends with the last of them, or an operator stops it."
+    COMPLETED = "COMPLETED", "All of its slots have ended. Final."
+    STOPPED = "STOPPED", "An operator stopped it. Running executions go on; the rest does not start. Final."
+
+
 class ItemOutcome(Described):
     """Outcome of one item of a bulk action."""
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from controlplane.client.holds import HoldCalls
+from controlplane.client.backfills import BackfillCalls
 from controlplane.client.limits import LimitCalls
 from controlplane.client.session import STOP
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 END: Any = object()
 
 
-class Client(LimitCalls, HoldCalls):
+class Client(LimitCalls, BackfillCalls):
     """Client of one control plane. It may be shared between threads.
 
     `url` and the token come from the arguments, the file, or CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout` limits
@@ -120,6 +120,9 @@ class AsyncClient:
     triggers = iterated(Client.triggers)
     trigger = in_thread(Client.trigger)
     evaluate = in_thread(Client.evaluate)
+    backfill = in_thread(Client.backfill)
+    read_backfill = in_thread(Client.read_backfill)
+    stop_backfill = in_thread(Client.stop_backfill)
     set_limit = in_thread(Client.set_limit)
     limits = iterated(Client.limits)
     limit = in_thread(Client.limit)

@@ -9,6 +9,7 @@ from typing import Any
 from controlplane.agent.durations import duration
 from controlplane.agent.options import VERSION
 from controlplane.client import commands, mcp, top
+from controlplane.client.backfill_commands import add_backfills
 
 EXITS = """exit codes: 0 success, 1 the awaited job, execution or batch ended without success, 2 wrong command line,
 3 refused, 4 no usable answer, 5 not ended in time, 130 interrupted"""
@@ -151,6 +152,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     )
     add("--note", required=True, help="reason, recorded with your name and the time")
     _add_holds(command)
+    add_backfills(command)
     add = command("release-brake", commands.release_brake, "disconnect the servers that the brake holds")
     add("--cluster", help="only this cluster (default: all)")
     add("--namespace", help="only this namespace (default: all)")

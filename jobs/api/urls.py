@@ -1,6 +1,7 @@
 from django.urls import path
 
 from jobs.api import (
+    backfills,
     batches,
     executions,
     hints,
@@ -58,6 +59,9 @@ urlpatterns = [
     path("triggers", triggers.TriggersView.as_view()),
     path("triggers/<uuid:trigger>", triggers.TriggerView.as_view()),
     path("triggers/<uuid:trigger>/evaluate", triggers.EvaluateTriggerView.as_view()),
+    path("triggers/<uuid:trigger>/backfills", backfills.BackfillsView.as_view()),
+    path("triggers/<uuid:trigger>/backfills/<uuid:backfill>", backfills.BackfillView.as_view()),
+    path("triggers/<uuid:trigger>/backfills/<uuid:backfill>/stop", backfills.StopBackfillView.as_view()),
     path("executions/<uuid:execution>/steps/<str:step>/answer", executions.AnswerStepView.as_view()),
     path("limits", limits.LimitsView.as_view()),
     path("limits/<path:pattern>", limits.LimitView.as_view()),

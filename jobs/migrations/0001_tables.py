@@ -413,6 +413,27 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Backfill',
+            fields=[
+                ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
+                ('start_at', models.DateTimeField(help_text='First moment of the period.')),
+                ('end_at', models.DateTimeField(help_text='First moment after the period.')),
+                ('max_running', models.IntegerField(help_text='Largest number of its executions and evaluations at once.')),
+                ('total', models.IntegerField(default=0, help_text='Number of its slots.')),
+                ('state', models.TextField(db_default='RUNNING')),
+                ('by', models.TextField()),
+                ('note', models.TextField(db_default='')),
+                ('key', models.TextField(help_text='Idempotency key of the request.', null=True)),
+                ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
+                ('finished_at', models.DateTimeField(null=True)),
+                ('trigger', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='backfills', to='jobs.trigger')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['trigger', 'id'], name='backfill_of_trigger'), models.Index(condition=models.Q(('state', jobs.states.BackfillState['RUNNING'])), fields=['id'], name='backfill_running')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.BackfillState['COMPLETED'], jobs.states.BackfillState['RUNNING'], jobs.states.BackfillState['STOPPED']])), name='backfill_state'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='backfill_once_by_key')],
+            },
+        ),
+        migrations.CreateModel(
             name='TriggerSlot',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -424,6 +445,7 @@ class Migration(migrations.Migration):
                 ('signal', models.TextField(help_text='Name of the signal that it is for.', null=True)),
                 ('body', models.JSONField(help_text='Body of the signal, until the slot has started.', null=True)),
                 ('trigger_chain', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), db_default=[], help_text='Triggers that led to its signal.', size=None)),
+                ('backfill', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='slots', to='jobs.backfill')),
                 ('is_running', models.BooleanField(db_default=False, help_text='True: its execution has not ended, as of the last tick.')),
                 ('execution', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='jobs.execution')),
                 ('trigger', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='slots', to='jobs.trigger')),
@@ -747,6 +769,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='triggerslot',
             constraint=models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='triggerslot_once_by_key'),
+        ),
+        migrations.AddIndex(
+            model_name='triggerslot',
+            index=models.Index(condition=models.Q(('backfill__isnull', False)), fields=['backfill', 'slot'], name='triggerslot_of_backfill'),
         ),
         migrations.AddIndex(
             model_name='triggerslot',

@@ -17,12 +17,13 @@ from jobs.models.signals import Signal
 from jobs.models.stored import StoredBytes
 from jobs.models.taken import TakenAttempt
 from jobs.models.tasks import TaskTally
-from jobs.models.triggers import Trigger, TriggerSlot
+from jobs.models.triggers import Backfill, Trigger, TriggerSlot
 
 __all__ = [
     "AlertMessage",
     "AlertMute",
     "Attempt",
+    "Backfill",
     "Batch",
     "BatchItem",
     "Execution",

@@ -7,7 +7,7 @@ from django.db.models import Q
 from controlplane.core.model_fields import ClockTimestamp, Uuid7, check_one_of
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
-from jobs.states import Missed, Overlap, SlotOutcome, TriggerState
+from jobs.states import BackfillState, Missed, Overlap, SlotOutcome, TriggerState
 from liveness.models import DEFAULT_NAMESPACE
 
 
@@ -75,6 +75,38 @@ class Trigger(models.Model):
         return TriggerState.ENABLED if self.enabled else TriggerState.PAUSED
 
 
+class Backfill(models.Model):
+    """Run of a trigger for the past slots of a period, some at a time."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="backfills", db_index=False)
+    start_at = models.DateTimeField(help_text="First moment of the period.")
+    end_at = models.DateTimeField(help_text="First moment after the period.")
+    max_running = models.IntegerField(help_text="Largest number of its executions and evaluations at once.")
+    total = models.IntegerField(default=0, help_text="Number of its slots.")
+    state = models.TextField(db_default=BackfillState.RUNNING.value)
+    by = models.TextField()
+    note = models.TextField(db_default="")
+    key = models.TextField(null=True, help_text="Idempotency key of the request.")
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            check_one_of("state", BackfillState, "backfill_state"),
+            models.UniqueConstraint(
+                fields=["trigger", "key"], condition=Q(key__isnull=False), name="backfill_once_by_key"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["trigger", "id"], name="backfill_of_trigger"),
+            models.Index(fields=["id"], name="backfill_running", condition=Q(state=BackfillState.RUNNING)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.start_at} to {self.end_at}"
+
+
 class TriggerSlot(models.Model):
     """Slot of a trigger: a time at which it was due, or at which its signal was sent, and the outcome."""
 
@@ -91,6 +123,9 @@ class TriggerSlot(models.Model):
     signal = models.TextField(null=True, help_text="Name of the signal that it is for.")
     body = models.JSONField(null=True, help_text="Body of the signal, until the slot has started.")
     trigger_chain = ArrayField(models.UUIDField(), db_default=[], help_text="Triggers that led to its signal.")
+    backfill = models.ForeignKey(
+        Backfill, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="slots"
+    )
     is_running = models.BooleanField(
         db_default=False, help_text="True: its execution has not ended, as of the last tick."
     )
@@ -105,6 +140,9 @@ class TriggerSlot(models.Model):
             ),
         ]
         indexes = [
+            models.Index(
+                fields=["backfill", "slot"], name="triggerslot_of_backfill", condition=Q(backfill__isnull=False)
+            ),
             models.Index(
                 fields=["trigger"],
                 name="triggerslot_open",

@@ -85,7 +85,7 @@ def list_passed_slots(trigger: Trigger, until: datetime) -> tuple[list[datetime]
 
 
 def count_queued_slots(trigger: Trigger) -> int:
-    return trigger.slots.filter(outcome=SlotOutcome.QUEUED).count()
+    return trigger.slots.filter(outcome=SlotOutcome.QUEUED, backfill=None).count()
 
 
 def record_missed_slots(trigger: Trigger, passed: Iterable[datetime], note: str) -> None:
@@ -110,7 +110,7 @@ def earliest_listed_slot(trigger: Trigger, now: datetime) -> datetime:
 
 
 def is_in_flight(trigger: Trigger) -> bool:
-    return trigger.slots.filter(outcome=SlotOutcome.EVALUATING).exists()
+    return trigger.slots.filter(outcome=SlotOutcome.EVALUATING, backfill=None).exists()
 
 
 @retried_atomic
@@ -137,12 +137,18 @@ def conclude_evaluation(slot: TriggerSlot, job: Any) -> None:
         slot.outcome, slot.note = SlotOutcome.FAILED, f"its job ended {job.state}{describe_error(job.error)}"
     elif not is_valid_answer(answer := read_answer(job.output)):
         slot.outcome, slot.note = SlotOutcome.FAILED, 'its output is not like {"fire": true, "inputs": {}}'
-    elif answer["fire"] and slot.trigger.overlap == Overlap.CANCEL_RUNNING and count_queued_slots(slot.trigger):
+    elif answer["fire"] and is_replaced(slot):
         slot.outcome, slot.note = SlotOutcome.SKIPPED, LEFT_OUT[Overlap.CANCEL_RUNNING]
     elif answer["fire"]:
         start_execution(slot, answer.get("inputs", slot.trigger.execution.get("inputs", {})))
     else:
         slot.outcome = SlotOutcome.NOT_FIRED
+
+
+def is_replaced(slot: TriggerSlot) -> bool:
+    """Return True if a later slot of the trigger waits for the end of this one (`cancel_running`)."""
+    replaces = slot.trigger.overlap == Overlap.CANCEL_RUNNING and slot.backfill_id is None
+    return replaces and count_queued_slots(slot.trigger) > 0
 
 
 def describe_error(error: object) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 import structlog
 
 from controlplane.core.transactions import retried_atomic
-from jobs.services import evaluations, slot_queue
+from jobs.services import backfills, evaluations, slot_queue
 from jobs.sql import sql
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Mover, Subject
@@ -24,7 +24,7 @@ def run_tick() -> int:
     started = evaluations.evaluate_due_triggers()
     queue_signals()
     slot_queue.cancel_replaced_executions()
-    return started + slot_queue.start_all_queued_slots()
+    return started + slot_queue.start_all_queued_slots() + backfills.continue_backfills()
 
 
 def queue_signals() -> None:

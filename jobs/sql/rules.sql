@@ -6,6 +6,10 @@
 -- true if slot s waits, is evaluated or runs, as of the last tick. The condition is that of the index triggerslot_open
 (s.outcome in ('QUEUED', 'EVALUATING') or s.is_running)
 
+-- rule: slot_runs(s)
+-- true if slot s is evaluated, or its execution has not ended
+(s.outcome = 'EVALUATING' or s.is_running and {{execution_runs(s)}})
+
 -- rule: execution_runs(s)
 -- true if the execution of slot s has not ended
 exists (select from jobs_execution e where e.id = s.execution_id and e.state not in {{EXECUTION_TERMINAL}})

@@ -3,6 +3,7 @@
 from controlplane.core.statements import IdRow, Statement, Statements
 from jobs.sql.rows import (
     alerts,
+    backfills,
     batches,
     cancellation,
     celery_tasks,
@@ -54,6 +55,12 @@ class JobsStatements(Statements):
     note_delivery: Statement[alerts.NotedDelivery]
     delete_old_alerts: Statement[IdRow]
     mute_alerts: Statement[alerts.MutedAlerts]
+    queue_backfill: Statement[backfills.BackfillSlot]
+    find_running_backfills: Statement[IdRow]
+    list_backfill_slots_to_start: Statement[backfills.BackfillSlot]
+    complete_backfills: Statement[IdRow]
+    stop_backfill: Statement[IdRow]
+    count_backfill_slots: Statement[backfills.BackfillCounts]
     begin_batch: Statement[IdRow]
     list_due_batches: Statement[IdRow]
     lease_items: Statement[batches.LeasedItem]

@@ -5,7 +5,7 @@
 -- returns: id uuid, now timestamptz, in_flight bool
 -- row: DueTrigger
 select t.id, clock_timestamp() as now,
-       exists (select from jobs_triggerslot s where s.trigger_id = t.id and s.outcome = 'EVALUATING') as in_flight
+       exists (select from jobs_triggerslot s where s.trigger_id = t.id and s.outcome = 'EVALUATING' and s.backfill_id is null) as in_flight
   from jobs_trigger t
  where t.enabled and t.next_slot_at <= clock_timestamp() - make_interval(secs => {{start_delay(t)}})
    and t.id <> all(%(seen)s::uuid[])
@@ -23,7 +23,7 @@ select t.id, clock_timestamp() as now,
 -- row: QueuedTrigger
 select t.id, clock_timestamp() as now
   from jobs_trigger t
- where t.id = any(array(select trigger_id from jobs_triggerslot where outcome = 'QUEUED'))
+ where t.id = any(array(select trigger_id from jobs_triggerslot where outcome = 'QUEUED' and backfill_id is null))
    and t.id <> all(%(seen)s::uuid[])
    and not exists (select from jobs_hold hold
                     where hold.kind = 'trigger' and hold.value = t.id::text and {{is_in_force(hold)}})
@@ -45,18 +45,19 @@ select %(trigger)s, slot, 'QUEUED', %(note)s, %(by)s, %(key)s from unnest(%(slot
 returning id
 
 -- statement: list_open_slots
--- List the slots of a trigger that wait, are evaluated or run, in order. Called under the lock of the trigger.
+-- List the slots of a trigger that wait, are evaluated or run, in order. Called under the lock of the trigger. Those of
+-- backfills are left out, because these ignore the overlap.
 -- takes: trigger uuid
 -- returns: id bigint, outcome text, by text
 -- row: OpenSlot
 select s.id, s.outcome, s.by
   from jobs_triggerslot s
- where s.trigger_id = %(trigger)s and {{slot_is_open(s)}} and (not s.is_running or {{execution_runs(s)}})
+ where s.trigger_id = %(trigger)s and s.backfill_id is null and {{slot_is_open(s)}} and (not s.is_running or {{execution_runs(s)}})
  order by s.slot
 
 -- statement: settle_slots
 -- Note which executions of triggers have ended, and count FAILED ones in a row. A COMPLETED one ends the row, a
--- CANCELLED one changes nothing. Pause triggers with too many in a row, and return these. Triggers that another
+-- CANCELLED one changes nothing, and those of backfills do not count. Pause triggers with too many in a row, and return these. Triggers that another
 -- transaction has locked are left to the next tick.
 -- takes:
 -- returns: id uuid, name text, failures bigint
@@ -70,7 +71,7 @@ with ending_triggers as materialized (
        for no key update skip locked
 ),
 ended_slots as materialized (
-    select s.id, s.execution_id
+    select s.id, s.execution_id, s.backfill_id
       from ending_triggers
       join jobs_triggerslot s on s.trigger_id = ending_triggers.id and {{slot_is_open(s)}} and s.is_running
      where not {{execution_runs(s)}}
@@ -86,7 +87,7 @@ ended_executions as (
       from ended_slots
       join jobs_execution e on e.id = ended_slots.execution_id
       join ending_triggers t on t.id = e.trigger_id
-     where t.enabled_at is null or e.created_at >= t.enabled_at
+     where ended_slots.backfill_id is null and (t.enabled_at is null or e.created_at >= t.enabled_at)
 ),
 rows_of_failures as (
     select id, place, count(*) filter (where state = 'FAILED') + case when place = 0 then failures_in_row else 0 end as failures
@@ -117,9 +118,9 @@ select updated_triggers.id, name, longest as failures
 select distinct e.id
   from jobs_triggerslot queued
   join jobs_trigger t on t.id = queued.trigger_id and t.overlap = 'cancel_running'
-  join jobs_triggerslot s on s.trigger_id = t.id and {{slot_is_open(s)}} and s.is_running
+  join jobs_triggerslot s on s.trigger_id = t.id and {{slot_is_open(s)}} and s.is_running and s.backfill_id is null
   join jobs_execution e on e.id = s.execution_id and e.state = 'RUNNING'
- where queued.outcome = 'QUEUED' and (t.enabled or queued.by <> '')
+ where queued.outcome = 'QUEUED' and queued.backfill_id is null and (t.enabled or queued.by <> '')
 
 -- statement: queue_signals
 -- Queue a slot of each trigger on a new signal, one batch of signals. A trigger that already started in the chain of

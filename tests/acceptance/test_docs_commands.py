@@ -59,6 +59,7 @@ NOT_RUN = {
     ("docs/how-to/scale-workers-by-queue.md", "controlplane servers"): "needs Kubernetes",
     ("docs/how-to/ask-people.md", "controlplane answer"): "test_approvals.py answers in this way",
     ("docs/how-to/wait-in-an-execution.md", "controlplane send-signal"): "test_signals.py sends such a signal",
+    ("docs/how-to/backfill-a-schedule.md", "controlplane backfill"): "test_backfill_commands.py begins such backfills",
     ("docs/how-to/submit-work-only-once.md", "controlplane submit"): "test_unique_jobs.py submits such jobs",
     ("docs/how-to/limit-jobs.md", "controlplane submit"): "test_limits.py submits such jobs",
     ("docs/how-to/limit-jobs.md", "controlplane set-limit stripe"): "test_command.py sets such rules",

@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.agent.secrets.values import mask
+from controlplane.console.actions.backfills import PERMISSION
 from controlplane.console.actions.servers import list_permitted_actions, request_actor
 from controlplane.console.actions.trigger_form import (
     FIRST_FIELDS,
@@ -47,7 +48,7 @@ from controlplane.core.problems import Problem
 from jobs.errors import TriggerNameTaken, TriggerUnusable
 from jobs.models import Trigger
 from jobs.schedules import find_zone, start_delay, upcoming_slots
-from jobs.selectors.triggers import slots_page, trigger_details, triggers_with_slots
+from jobs.selectors.triggers import backfills_with_counts, slots_page, trigger_details, triggers_with_slots
 from jobs.services import triggers
 from jobs.states import HoldOf, Missed, Overlap
 from liveness.errors import ChangedSinceSeen
@@ -55,7 +56,7 @@ from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
 from liveness.selectors.namespaces import known_namespaces, namespace_of_new
 
-TRIGGERS_SHOWN, SLOTS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN, STRIP_SHOWN = 200, 8, 50, 5, 30
+TRIGGERS_SHOWN, SLOTS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN, STRIP_SHOWN, BACKFILLS_SHOWN = 200, 8, 50, 5, 30, 5
 ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
 
 
@@ -125,6 +126,10 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "timeout": describe_duration(row.timeout_seconds),
         "slots": [present_slot(slot, row.now) for slot in slots[:SLOTS_A_PAGE]],
         "strip": [] if before or chosen.words else slots[STRIP_SHOWN - 1 :: -1],
+        "backfills": list_backfills(row) if row.has_backfills else [],
+        "backfill": row.on_signal is None
+        and request.user.has_perm(PERMISSION)
+        and reverse("instance:backfill_add", args=[trigger]),
         "before": before,
         "older": older and f"?{chosen.query}{'&' if chosen.query else ''}before={older:%Y-%m-%dT%H:%M:%S.%fZ}",
         "actions": [
@@ -141,6 +146,20 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         ],
     }  # fmt: skip
     return render_page(request, "trigger", shown)
+
+
+def list_backfills(trigger: Any) -> list[dict[str, Any]]:
+    """Return the last backfills of a trigger, latest first."""
+    rows = backfills_with_counts(trigger.backfills.order_by("-pk")[:BACKFILLS_SHOWN])
+    return [
+        {
+            "it": row,
+            "start": format_moment(row.start_at, trigger.now),
+            "end": format_moment(row.end_at, trigger.now),
+            "begun": time_since(row.created_at, trigger.now),
+        }
+        for row in rows
+    ]
 
 
 def present_upcoming(trigger: Trigger, now: datetime) -> list[tuple[str, SafeString, SafeString]]:

@@ -98,6 +98,8 @@ class Things:
         self.execution = operator.post("/executions", body).json()["id"]
         body = {"name": "n", "interval_seconds": 60, "action": SCRIPT, "execution": body}
         self.trigger = operator.post("/triggers", body).json()["id"]
+        period = {"from": "2020-01-01T00:00:00Z", "to": "2020-01-01T00:05:00Z"}
+        self.backfill = operator.post(f"/triggers/{self.trigger}/backfills", period).json()["id"]
         self.hold = operator.post("/holds", {"of": {"tag": "none"}}).json()["id"]
         operator.post(f"/servers/{self.other.id}/cordon", {"note": "n"})
         self.bearers = {role: submit.client.token if role == Role.CLIENT else api(role).token for role in Role}
@@ -136,7 +138,7 @@ class Things:
             "<uuid:server>": self.own.id, "<uuid:job>": self.job, "<uuid:execution>": self.execution,
             "<uuid:trigger>": self.trigger, "<uuid:batch>": self.job, "<str:step>": "a",
             "<slug:name>": "fail-stale-running", "<path:pattern>": "customer:*", "<str:signal>": "go",
-            "<uuid:hold>": self.hold,
+            "<uuid:hold>": self.hold, "<uuid:backfill>": self.backfill,
             "<path:object_id>": str(row.pk if row else self.job), "<id>": str(row and row.pk),
             "<path:content_type_id>": str(ContentType.objects.get_for_model(WorkerJob).pk),
             "^api/": "api/v2/jobs", "^(?P<app_label>liveness|jobs|auth)/$": "jobs/", "(?P<url>.*)$": "nothing/is/here",

@@ -34,6 +34,8 @@ INSTANCE = "admin/instance/"
 SERVER, JOB, EXECUTION = "servers/<uuid:server>", "jobs/<uuid:job>", "executions/<uuid:execution>"
 TRIGGERS, ONE_TRIGGER = "admin/jobs/trigger/", "admin/jobs/trigger/<path:object_id>/"
 TRIGGER_PAGES = f"{INSTANCE}triggers/"
+ONE = "triggers/<uuid:trigger>"
+PERIOD = {"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}
 
 AGAIN = f"{INSTANCE}jobs/resubmit_again/"
 
@@ -68,6 +70,11 @@ DOORS = {
     },
     "evaluate_trigger": {
         "POST triggers/<uuid:trigger>/evaluate", f"{TRIGGERS} evaluate_now", f"{TRIGGER_PAGES}evaluate/",
+    },
+    "begin_backfill": {f"POST {ONE}/backfills", f"{TRIGGER_PAGES}<uuid:trigger>/backfills/add/"},
+    "stop_backfill": {
+        f"POST {ONE}/backfills/<uuid:backfill>/stop",
+        f"{TRIGGER_PAGES}<uuid:trigger>/backfills/<uuid:backfill>/stop/",
     },
     "set_limit": {"PUT limits/<path:pattern>"},
     "delete_limit": {"DELETE limits/<path:pattern>"},
@@ -147,6 +154,12 @@ def test_every_door_through_which_an_operator_acts_stands_in_the_list():
     assert named == doors
 
 
+def fill_in(address, thing):
+    """Return an address with the ids of a thing."""
+    address = address.replace("<uuid:backfill>", str(getattr(thing, "backfill", "")))
+    return re.sub("<[^>]+>", str(thing.id), address)
+
+
 class World:
     """Rows of each kind that actions apply to, in the state that the action needs."""
 
@@ -210,6 +223,14 @@ class World:
     def for_trigger(self, action):
         return SimpleNamespace(type="trigger", id=self.operator.post("/triggers", TRIGGER).json()["id"])
 
+    def for_begin_backfill(self, action):
+        return self.for_trigger(action)
+
+    def for_stop_backfill(self, action):
+        thing = self.for_trigger(action)
+        thing.backfill = self.operator.post(f"/triggers/{thing.id}/backfills", PERIOD).json()["id"]
+        return thing
+
     def for_set_limit(self, action):
         return SimpleNamespace(type="limit", id="customer:42")
 
@@ -272,7 +293,8 @@ class World:
         if address.endswith("/answer"):
             body["choice"] = "approve"
             address = address.replace("<uuid:execution>", thing.execution).replace("<str:step>", "ok")
-        path = "/" + re.sub("<[^>]+>", str(thing.id), address)
+        body |= PERIOD if address.endswith("/backfills") else {}
+        path = "/" + fill_in(address, thing)
         if method == "DELETE":
             answer = self.operator.call(method, f"{path}?note={NOTE.replace(' ', '+')}", b"")
         else:
@@ -280,7 +302,7 @@ class World:
         assert answer.status_code in (200, 201, 204), answer.json()
 
     def visit(self, address, admin_action, thing):
-        path = "/" + re.sub("<[^>]+>", str(thing.id), address)
+        path = "/" + fill_in(address, thing)
         if admin_action:
             form = {"action": admin_action, "_selected_action": [thing.id], "note": NOTE}
             form |= {"post": "yes"} if admin_action == "delete_selected" else {}
@@ -292,7 +314,7 @@ class World:
             form |= {"kind": "tag", "value": "gpu", "mode": "pause"}
         elif address.endswith(("/add/", "/edit/")):
             form = {**fields_of(self.browser.get(path).content.decode()), "note": NOTE}
-            form |= {"name": "daily", "cron": "0 2 * * *", "execution": TRIGGER_FORM["execution"]}
+            form |= {"name": "daily", "cron": "0 2 * * *", "execution": TRIGGER_FORM["execution"], **PERIOD}
         elif address.startswith(f"{INSTANCE}alerts/"):
             path, form = f"{path}?rule=all", {"duration": "1h", "note": NOTE}
         else:
