@@ -26,6 +26,7 @@ from controlplane.console.views import (
     saved_views,
     search,
     servers,
+    trigger_forms,
     triggers,
 )
 
@@ -57,9 +58,9 @@ urlpatterns = [
     path("executions/<uuid:execution>/", executions.show_execution, name="execution"),
     path("limits/", limits.show_limits, name="limits"),
     path("triggers/", triggers.show_triggers, name="triggers"),
-    path("triggers/add/", triggers.add_trigger, name="trigger_add"),
+    path("triggers/add/", trigger_forms.add_trigger, name="trigger_add"),
     path("triggers/<uuid:trigger>/", triggers.show_trigger, name="trigger"),
-    path("triggers/<uuid:trigger>/edit/", triggers.edit_trigger, name="trigger_edit"),
+    path("triggers/<uuid:trigger>/edit/", trigger_forms.edit_trigger, name="trigger_edit"),
     path("triggers/<uuid:trigger>/backfills/add/", backfills.add_backfill, name="backfill_add"),
     path("triggers/<uuid:trigger>/backfills/<uuid:backfill>/stop/", backfills.stop_backfill, name="backfill_stop"),
     path("holds/", holds.show_holds, name="holds"),
