@@ -51,7 +51,7 @@ def evaluate_due_trigger(trigger: Trigger, row: DueTrigger) -> int:
 
 
 def evaluate_slots(trigger: Trigger, now: datetime, *, in_flight: bool, delay: float = 0) -> int:
-    """Start the due slots of a trigger as its `missed` says, and list the others as missed. Return how many started.
+    """Start the due slots of a trigger by its `missed`, and list the others as missed. Return how many started.
 
     Slots are due `delay` seconds after their time.
     """
@@ -132,7 +132,7 @@ def follow_up_evaluations(jobs: list[UUID]) -> None:
 
 
 def conclude_evaluation(slot: TriggerSlot, job: Any) -> None:
-    """Set the outcome of an evaluation, and start its execution if the answer says so."""
+    """Set the outcome of an evaluation, and start its execution if the answer fires."""
     if job.state != JobState.COMPLETED:
         slot.outcome, slot.note = SlotOutcome.FAILED, f"its job ended {job.state}{describe_error(job.error)}"
     elif not is_valid_answer(answer := read_answer(job.output)):

@@ -56,7 +56,7 @@ def start_queued_slots(trigger: Trigger, now: datetime) -> int:
     return len(queue.starts)
 
 
-class Queue(NamedTuple):
+class JudgedSlots(NamedTuple):
     """Queued slots by what happens to them now. The others wait."""
 
     starts: list[int]
@@ -64,7 +64,7 @@ class Queue(NamedTuple):
     paused: list[int]
 
 
-def judge_queue(trigger: Trigger, slots: Iterable[OpenSlot]) -> Queue:
+def judge_queue(trigger: Trigger, slots: Iterable[OpenSlot]) -> JudgedSlots:
     """Decide which slots of a trigger start now, and which are left out. `slots` are its open ones, in order."""
     by_outcome = defaultdict(list)
     for slot in slots:
@@ -77,14 +77,14 @@ def judge_queue(trigger: Trigger, slots: Iterable[OpenSlot]) -> Queue:
         case Overlap.ALLOW:
             # A trigger with an action has one evaluation at a time.
             most = len(waiting) if trigger.action is None else 1 - len(by_outcome[SlotOutcome.EVALUATING])
-            return Queue(waiting[: max(most, 0)], [], paused)
+            return JudgedSlots(waiting[: max(most, 0)], [], paused)
         case Overlap.CANCEL_RUNNING:
             kept = waiting[-1:]
         case Overlap.QUEUE_ONE:
             kept = waiting[: 1 if is_busy else 2]
         case _:
             kept = waiting[: 0 if is_busy else 1]
-    return Queue([] if is_busy else kept[:1], [id for id in waiting if id not in kept], paused)
+    return JudgedSlots([] if is_busy else kept[:1], [id for id in waiting if id not in kept], paused)
 
 
 def start_all_queued_slots() -> int:

@@ -91,7 +91,7 @@ def test_the_last_runs_are_a_strip_of_their_states_with_the_latest_on_the_right(
     assert '<p class="strip">' not in browser.get(f"{AT}/{trigger}/?outcome=MISSED").content.decode()
 
 
-def test_the_page_of_a_trigger_whose_schedule_has_ended_says_so(make, staff):
+def test_the_page_of_a_trigger_shows_that_its_schedule_has_ended(make, staff):
     trigger = make(end_at="2020-01-01T00:00:00Z")
     assert "The schedule has no further slot." in words(staff(checks_csrf=False).get(f"{AT}/{trigger}/"))
 
