@@ -110,6 +110,8 @@ class AlertsSettings:
     oldest_snapshot: Seconds | None = 300
     """Alert when a transaction, a replication slot or a standby has kept dead rows for longer than this. None: no such
     alert."""
+    hold_open: Seconds | None = 86400
+    """Alert when a hold has been in force for longer than this. None: no such alert."""
     failures_a_minute: float | None = None
     """Alert when so many jobs failed per minute, over five minutes. Counting stops at 200. None: no such alert."""
     settle_after: Seconds = 60

@@ -21,9 +21,8 @@ from prometheus_client.utils import floatToGoString
 from rest_framework.request import Request
 
 from controlplane.core.calls import extend_schema
+from controlplane.observability.queue_metrics import hold_gauges, queue_gauges
 from jobs.selectors import instance
-from jobs.selectors.holds import oldest_hold_age
-from jobs.selectors.queues import QUEUES_NAMED, largest_queues
 from jobs.selectors.stored import OWNERS_SHOWN, owners_by_stored_bytes
 from jobs.states import QUARANTINED, JobState
 from liveness.api.access import RoleCall
@@ -89,7 +88,7 @@ class DatabaseCollector(Collector):
         yield heartbeat_age_histogram()
         yield from instance_gauges()
         yield from queue_gauges()
-        yield hold_gauge()
+        yield from hold_gauges()
         yield stored_bytes_gauge()
         yield default_partition_gauge()
         yield from tally_metrics()
@@ -163,33 +162,6 @@ def instance_gauges() -> Iterator[Metric]:
     for type in ServerType:
         brakes.add_metric([type], int(type in engaged))
     yield brakes
-
-
-def queue_gauges() -> Iterator[Metric]:
-    """Return the jobs of the queues with most jobs, and all parked jobs.
-
-    This limits the number of series, however many tags exist.
-    """
-    family = GaugeMetricFamily(
-        "controlplane_queue_jobs",
-        f"Jobs by namespace and required tags, for the {QUEUES_NAMED} largest queues; the others together as `other`.",
-        labels=["namespace", "tags", "state"],
-    )
-    rows = largest_queues()
-    for row in rows:
-        for state, jobs in (("waiting", row.waiting), ("parked", row.parked), ("running", row.running)):
-            family.add_metric([row.namespace, row.tags, state], jobs)
-    yield family
-    parked = GaugeMetricFamily(
-        "controlplane_parked_jobs", "Jobs that wait for another reason than workers.", labels=["by"]
-    )
-    parked.add_metric(["limit"], sum(row.parked - row.on_hold for row in rows))
-    parked.add_metric(["hold"], sum(row.on_hold for row in rows))
-    yield parked
-
-
-def hold_gauge() -> Metric:
-    return build_gauge("oldest_hold_seconds", "Age of the oldest hold in force; 0: there is none.", oldest_hold_age())
 
 
 def stored_bytes_gauge() -> Metric:

@@ -81,8 +81,8 @@ class Attention(serializers.Serializer):
 class ConcernAnswer(serializers.Serializer):
     kind = serializers.CharField(
         help_text="check, silent, lost, ending, no_matching_worker, no_server, no_worker, no_worker_takes_work,"
-        " waits_for_maintenance, a flag of jobs, quarantine, failures, oldest_waiting, oldest_snapshot, cordoned,"
-        " draining or incident."
+        " waits_for_maintenance, a flag of jobs, quarantine, failures, oldest_waiting, oldest_snapshot, hold_open,"
+        " cordoned, draining or incident."
     )
     tone = ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
     text = serializers.CharField(help_text="For people.")
@@ -171,7 +171,7 @@ class InstanceView(RoleCall):
             "clusters_in_maintenance": [row for row in figures["maintenances"] if row["cluster"] is not None],
             "servers": server_counts_by_state(cluster),
             "attention": attention,
-            "holds": list_holds() if figures["has_holds"] else [],
+            "holds": list_holds() if figures["holds"] else [],
         }
         return Response(represent(InstanceAnswer, shown))
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from django.db.models import DurationField, ExpressionWrapper, F, Max, Q, QuerySet
+from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Hold
@@ -19,11 +19,11 @@ def holds_in_force(namespaces: Collection[str] | None = None) -> QuerySet[Hold]:
     return rows.filter(Q(namespace=None) | Q(namespace__in=sorted(namespaces)))
 
 
-def oldest_hold_age() -> float:
-    """Return the seconds since the oldest hold in force began, or 0."""
-    age_of_one = ExpressionWrapper(ClockTimestamp() - F("created_at"), DurationField())
-    age = holds_in_force().aggregate(age=Max(age_of_one))["age"]
-    return age.total_seconds() if age else 0.0
+def hold_ages() -> list[tuple[HoldOf, float]]:
+    """Return what each hold in force holds, and the seconds since it began."""
+    age = ExpressionWrapper(ClockTimestamp() - F("created_at"), DurationField())
+    rows = holds_in_force().annotate(age=age).values_list("kind", "age")
+    return [(HoldOf(kind), age.total_seconds()) for kind, age in rows]
 
 
 def find_hold(kind: HoldOf, value: str) -> Hold | None:

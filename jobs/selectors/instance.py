@@ -43,6 +43,8 @@ def instance_figures(
     - `brakes`, `maintenances`: those in force now; `in_maintenance`: True if the whole scope is in maintenance
     - `rows_left_out`: rows that could not be written recently
     - `oldest_snapshot`: the `kind`, `name`, `pid` and age in `seconds` of the holder of the oldest snapshot
+    - `holds`: the oldest holds in force, each with `kind`, `value`, `name`, `mode`, `note`, `by`, age in `seconds`,
+      and the `jobs` that wait for it
     - `finished`, `check_age`, `took`: when the last liveness check ended, how long ago, and how long it took
     - `observed`, `observed_lag`: the observed time, and how long ago it last moved
     - `witnessed`: True if heartbeats arrive
@@ -85,6 +87,7 @@ def instance_figures(
         "counts": read["counts"] or {},
         "about": read["about"] or [],
         "brakes": read["brakes"] or [],
+        "holds": read["holds"] or [],
         "maintenances": maintenances,
         "in_maintenance": any(entry["cluster"] is None for entry in maintenances),
         "flags": flags,
@@ -153,4 +156,5 @@ def scope_figures(figures: dict[str, Any], cluster: str, own: ClusterFigures) ->
 
 JSON_FIGURES = {
     "counts", "about", "brakes", "flags", "flagged_tags", "to_be_failed", "rows_left_out", "oldest_snapshot",
+    "holds",
 }  # fmt: skip

@@ -13,6 +13,8 @@ from jobs.selectors.instance import COUNT_LIMIT
 from jobs.sql import sql
 from jobs.sql.rows.alerts import AlertFact
 from jobs.states import Flag
+from jobs.verdict.clauses import format_plain
+from jobs.verdict.holds import describe_hold, is_old
 from jobs.verdict.snapshots import snapshot_concerns
 from liveness.selectors.clock import is_check_late
 
@@ -29,6 +31,7 @@ SEVERITIES = {
     "version_skew": INFO,
     "oldest_waiting": WARNING,
     "oldest_snapshot": WARNING,
+    "hold_open": WARNING,
     "failures_a_minute": WARNING,
 }
 """Severities by rule."""
@@ -80,6 +83,7 @@ def find_conditions(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield build_condition("oldest_waiting", summary, url=url, seconds=figures["waiting"])
     for concern in snapshot_concerns(figures):
         yield build_condition("oldest_snapshot", concern.text, url=link_to("overview"), seconds=-(concern.seconds or 0))
+    yield from find_old_holds(figures["holds"])
     rate = incidents["failed_lately"] / 5
     if rules.failures_a_minute is not None and rate >= rules.failures_a_minute:
         url = link_to("jobs", state="FAILED")
@@ -143,6 +147,17 @@ def describe_quarantine(count: int) -> dict[str, Any]:
         "quarantine", f"{count_of(count, 'job')} in quarantine", url=link_to("quarantine"),
         items=[str(row.id) for row in rows], count=count, jobs=jobs,
     )  # fmt: skip
+
+
+def find_old_holds(open_holds: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a condition if holds have been in force for too long. They are sorted by age, oldest first."""
+    held = [hold for hold in open_holds if is_old(hold)]
+    if not held:
+        return
+    holds = [{name: hold[name] for name in ("id", "kind", "value", "note", "by", "jobs")} for hold in held]
+    summary = format_plain(describe_hold(held[0])) + (f" ({len(held)} old holds in all)" if len(held) > 1 else "")
+    items = [hold["id"] for hold in held]
+    yield build_condition("hold_open", summary, url=link_to("holds"), items=items, count=len(held), holds=holds)
 
 
 def find_waiting_answers() -> Iterator[dict[str, Any]]:

@@ -9,6 +9,36 @@ refusing_holds as materialized (
      order by submitted.place, hold.id
 )
 
+-- step: open_holds(tag_sets) -> open_holds
+-- List the oldest holds in force, with their age and the number of jobs that wait for each, counted up to `counted`. `name`
+-- is that of the held trigger or execution, and `total` the number of all holds. `tag_sets` are those of claimable jobs.
+open_holds as (
+    select hold.id, hold.kind, hold.value, hold.mode, hold.note, hold.by, hold.total,
+           extract(epoch from clock_timestamp() - hold.created_at)::float8 as seconds,
+           case hold.kind
+               when 'trigger' then (select t.name from jobs_trigger t where t.id = hold.value::uuid)
+               when 'execution' then (select e.name from jobs_execution e where e.id = hold.value::uuid) end as name,
+           case when hold.kind in ('tag', 'queue', 'namespace') then (
+                select count(*) from (
+                    select from tag_sets
+                      join jobs_workerjob j on j.state = 'PENDING' and j.parked_by is null
+                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags
+                     where {{covers_set(hold, tag_sets)}} limit %(counted)s) of_sets)
+           when hold.kind = 'execution' then (
+                select count(*) from (
+                    select from jobs_execution held
+                      join jobs_execution e on e.root_id = held.root_id
+                      join jobs_workerjob j on j.execution_id = e.id
+                     where held.id = hold.value::uuid and j.state = 'PENDING' and {{covers_execution(hold, j)}}
+                     limit %(counted)s) of_execution)
+           when hold.kind in ('action', 'limit') then (
+                select count(*) from (
+                    select from jobs_workerjob j
+                     where j.state = 'PENDING' and {{covers_content(hold, j)}} limit %(counted)s) of_content)
+           else 0 end as jobs
+      from (select h.*, count(*) over () as total from jobs_hold h where {{is_in_force(h)}} order by h.id limit 20) hold
+)
+
 -- statement: find_refusing_hold
 -- Find a hold that refuses one of these jobs of a client in a namespace.
 -- takes: jobs jsonb, namespace text

@@ -52,7 +52,7 @@ figures as (
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
 --   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
 --   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
---   maintenances jsonb|null, rows_left_out jsonb|null, oldest_snapshot jsonb|null, has_holds bool
+--   maintenances jsonb|null, rows_left_out jsonb|null, oldest_snapshot jsonb|null, holds jsonb|null
 -- row: InstanceFigures
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
@@ -63,7 +63,8 @@ waiting_jobs as not materialized (
     select j.id, j.available_at, j.attempt_count
       from jobs_workerjob j where %(cluster)s::text = '' and j.state = 'PENDING'
 ),
-{{longest_wait}}
+{{longest_wait}},
+{{open_holds}}
 select clock_timestamp() as now,
        clock.reading as observed, clock.witnessed,
        extract(epoch from clock_timestamp() - clock.moved_at)::float8 as observed_lag,
@@ -84,7 +85,7 @@ select clock_timestamp() as now,
        {{liveness.maintenances}} as maintenances,
        {{liveness.rows_left_out}} as rows_left_out,
        {{liveness.oldest_snapshot}} as oldest_snapshot,
-       exists (select from jobs_hold h where h.ended_at is null) as has_holds
+       (select jsonb_agg(to_jsonb(h) order by h.id) from open_holds h) as holds
   from liveness_clock clock
 
 -- statement: read_job_counts

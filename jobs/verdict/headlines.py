@@ -24,6 +24,7 @@ HEADLINES = {
     "quarantine": "Jobs are in quarantine",
     "failures": "More jobs fail than usual",
     "oldest_snapshot": "An old snapshot slows the database",
+    "hold_open": "Work has been on hold for a long time",
     "oldest_waiting": "Jobs have waited for a long time",
 }
 """Headlines by kind of concern."""

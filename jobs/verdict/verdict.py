@@ -9,6 +9,7 @@ from uuid import UUID
 from jobs.states import JobState
 from jobs.verdict.clauses import BAD, NOTE, WORRY, Clause, Concern, Elapsed, Moment, NamedServer, count_jobs, count_of
 from jobs.verdict.headlines import headline_of
+from jobs.verdict.holds import hold_concerns
 from jobs.verdict.servers import intended_concerns, missing_worker_concerns, server_concerns
 from jobs.verdict.snapshots import snapshot_concerns
 from jobs.verdict.work import work_concerns
@@ -66,6 +67,7 @@ def build_verdict(
         concerns += missing_worker_concerns(figures, by_type, includes_jobs=includes_jobs)
     if incidents is not None:
         concerns += work_concerns(figures, incidents, by_type)
+        concerns += hold_concerns(figures)
     concerns += snapshot_concerns(figures)
     if by_type is not None:
         concerns += intended_concerns(by_type)

@@ -20,7 +20,7 @@ from jobs.verdict.clauses import BAD, Concern, NamedServer, SomeJobs
 LABELS: dict[str, str] = {
     "check": "Liveness check", "silent": "Silent", "lost": "Lost", "ending": "Ending", "no_server": "No server",
     "no_worker": "No worker", "no_worker_takes_work": "No worker", "no_matching_worker": "Will fail",
-    "quarantine": "Quarantine", "failures": "Failures", "oldest_waiting": "Long wait",
+    "quarantine": "Quarantine", "failures": "Failures", "oldest_waiting": "Long wait", "hold_open": "Hold",
     **{flag.value: "Stuck" for flag in Flag},
     Flag.DEADLINE_MISSED.value: "Late",
 }  # fmt: skip
@@ -74,7 +74,7 @@ def find_way(concern: Concern, cluster: str, links_servers: bool) -> dict[str, s
         if isinstance(part, SomeJobs):
             if part.only:
                 return {"label": "Open job", "url": page_url("job", UUID(part.only))}
-            label = "Review" if part.page == "quarantine" else "Show jobs"
+            label = {"quarantine": "Review", "holds": "Show holds"}.get(part.page, "Show jobs")
             return {"label": label, "url": link_to_list(part.page, dict(part.query))}
     if not links_servers:
         return None

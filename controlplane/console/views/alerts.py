@@ -39,6 +39,7 @@ RULES = {
     "version_skew": ("server", "Alive workers of one cluster run different versions."),
     "oldest_waiting": ("job", "A job has waited longer than ALERTS[OLDEST_WAITING]."),
     "oldest_snapshot": ("server", "A snapshot is older than ALERTS[OLDEST_SNAPSHOT], so VACUUM keeps dead rows."),
+    "hold_open": ("job", "A hold has been in force for longer than ALERTS[HOLD_OPEN]."),
     "failures_a_minute": ("job", "At least ALERTS[FAILURES_A_MINUTE] jobs fail each minute."),
 }
 """Kind of object (a key of `VIEWS`) and description for each alert rule."""

@@ -23,7 +23,7 @@ class InstanceFigures(NamedTuple):
     maintenances: str | None
     rows_left_out: str | None
     oldest_snapshot: str | None
-    has_holds: bool
+    holds: str | None
 
 
 class JobCounts(NamedTuple):
