@@ -5,11 +5,24 @@ them. A tick runs only if the task was not started within half its interval. The
 runs, and only half of the ticks of two schedulers.
 """
 
+from contextlib import ExitStack
+
 from celery import shared_task
 from django.dispatch import Signal
 
 from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import alerts, batches, history, liveness_check, retention, stored_bytes, sweep, trigger_tick, waits
+from jobs.services import (
+    alerts,
+    batches,
+    history,
+    holds,
+    liveness_check,
+    retention,
+    stored_bytes,
+    sweep,
+    trigger_tick,
+    waits,
+)
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -43,12 +56,12 @@ def sweep_jobs() -> None:
 
 @shared_task(name="jobs.tasks.evaluate_triggers", ignore_result=True)
 def evaluate_triggers() -> None:
-    """Evaluate due triggers and end due waits of steps, every TRIGGERS_INTERVAL."""
+    """Evaluate due triggers, and end due waits of steps and due holds, every TRIGGERS_INTERVAL."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
-        try:
+        with ExitStack() as steps:  # each step runs, even if an earlier one fails
+            steps.callback(holds.end_due_holds)
+            steps.callback(waits.end_waits)
             trigger_tick.run_tick()
-        finally:
-            waits.end_waits()
 
 
 @shared_task(name="jobs.tasks.run_batches", ignore_result=True)

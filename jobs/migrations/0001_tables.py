@@ -376,7 +376,7 @@ class Migration(migrations.Migration):
                 ('retry_on', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), help_text='Error codes; null: all errors of its code.', null=True, size=None)),
                 ('good_until', models.DateTimeField(help_text='Time at which it is EXPIRED if it still waits.', null=True)),
                 ('limits', models.JSONField(help_text='Slots that it needs, by key.', null=True)),
-                ('parked_by', models.JSONField(help_text='Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may.', null=True)),
+                ('parked_by', models.JSONField(help_text='Why it may not be claimed although PENDING: `limit`, `hold` or `max_parallel`. Null: it may.', null=True)),
                 ('worker_slots', models.IntegerField(db_default=1, help_text='Slots of its worker that an attempt holds.')),
                 ('isolation', models.TextField(help_text='Process that its code must have; null: the worker decides.', null=True)),
                 ('deadline_seconds', models.FloatField(null=True)),
@@ -601,6 +601,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='workerjob',
             index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])), name='job_parked'),
+        ),
+        migrations.AddIndex(
+            model_name='workerjob',
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('hold', 'parked_by'), models.OrderBy(models.F('priority'), descending=True), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__has_key', 'hold'), ('state', jobs.states.JobState['PENDING'])), name='job_parked_by_hold'),
         ),
         migrations.AddIndex(
             model_name='workerjob',

@@ -101,7 +101,8 @@ class WorkerJob(models.Model):
     )
     limits = models.JSONField(null=True, help_text="Slots that it needs, by key.")
     parked_by = models.JSONField(
-        null=True, help_text="Why it may not be claimed although PENDING: `limit` or `max_parallel`. Null: it may."
+        null=True,
+        help_text="Why it may not be claimed although PENDING: `limit`, `hold` or `max_parallel`. Null: it may.",
     )
     worker_slots = models.IntegerField(db_default=1, help_text="Slots of its worker that an attempt holds.")
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
@@ -198,6 +199,15 @@ class WorkerJob(models.Model):
                 "id",
                 name="job_parked",
                 condition=Q(state=JobState.PENDING, parked_by__isnull=False),
+            ),
+            # The parked jobs of a hold, in the order in which they are unparked.
+            models.Index(
+                KT("parked_by__hold"),
+                F("priority").desc(),
+                "available_at",
+                "id",
+                name="job_parked_by_hold",
+                condition=Q(state=JobState.PENDING, parked_by__has_key="hold"),
             ),
             # The claimable jobs of a key. There are few: about as many as it has free slots.
             GinIndex(

@@ -59,8 +59,8 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         waiting_for = {"what": "stop", "until": None, "server": json.loads(rows[0].stops_on)}
     elif until is not None:
         waiting_for = {"what": "available_at", "until": until}
-    elif rows[0].parked_by is not None:
-        [(what, value)] = json.loads(rows[0].parked_by).items()
+    elif rows[0].parked_by is not None and "hold" not in (parked_by := json.loads(rows[0].parked_by)):
+        [(what, value)] = parked_by.items()
         waiting_for = {"what": what, "until": None, "limit" if what == "limit" else "step": value}
     return {
         "eligible": eligible,

@@ -113,7 +113,8 @@ def pass_turns(row: WorkerJob, keys: Set[str], changed: Set[str]) -> set[str]:
     if not keys or not changed & {"limits", "priority", "available_at", "tags"}:
         return set()
     sql.note_turns.fetch_rows(keys=sorted(keys))
-    if "limit" not in (row.parked_by or {}):
+    parked_by = row.parked_by or {}
+    if "limit" not in parked_by and not ("hold" in parked_by and "limits" in changed):
         return set()
     row.parked_by = None
     return {"parked_by"}

@@ -1,7 +1,8 @@
 """Holds: an operator stops the start of some work for a while, and lets it go on later.
 
 A hold acts from its commit, because claims and starts have it as a condition (`is_held_set` and `is_held_by_itself` in
-jobs/sql/rules.sql). Nothing is written to the jobs that it covers.
+jobs/sql/rules.sql). A hold of a tag, a queue or a namespace writes nothing to the jobs that it covers. Jobs of other
+holds are parked afterwards (`hold_parking`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +16,7 @@ from jobs.conf import conf
 from jobs.errors import HoldUnknown
 from jobs.models import Hold
 from jobs.selectors.holds import holds_in_force
-from jobs.services import drafts
+from jobs.services import drafts, hold_parking
 from jobs.services.hints import announce_work
 from jobs.services.refusals import build_refusal
 from jobs.sql import sql
@@ -29,7 +30,6 @@ KEPT_AFTER_END = 86400.0
 """Seconds for which an ended hold is kept at least."""
 
 
-@retried_atomic
 def create_hold(
     kind: HoldOf,
     value: str,
@@ -47,6 +47,14 @@ def create_hold(
     """
     ends_at: Any = None if seconds is None else ClockTimestamp() + timedelta(seconds=seconds)
     fields = {"kind": kind, "value": value, "namespace": namespace, "mode": mode, "note": note, "ends_at": ends_at}
+    hold, is_new = store_hold(fields, by, note, key)
+    if is_new:
+        hold_parking.try_to_settle_holds()
+    return hold, is_new
+
+
+@retried_atomic
+def store_hold(fields: dict[str, Any], by: str, note: str, key: str | None) -> tuple[Hold, bool]:
     if key is None:
         hold, is_new = Hold.objects.create(by=by, **fields), True
     else:
@@ -56,13 +64,18 @@ def create_hold(
     return Hold.objects.get(pk=hold.pk), is_new
 
 
-@retried_atomic
 def release_hold(hold: UUID, by: str, note: str = "", namespaces: Collection[str] | None = None) -> None:
     """End a hold, so that its work starts again. Raises HoldUnknown.
 
     `namespaces` are those of the caller (None: all). Raises WrongNamespace for a hold of all namespaces if they are
     fewer.
     """
+    end_hold_by_hand(hold, by, note, namespaces)
+    hold_parking.try_to_settle_holds()
+
+
+@retried_atomic
+def end_hold_by_hand(hold: UUID, by: str, note: str, namespaces: Collection[str] | None) -> None:
     row = holds_in_force(namespaces).filter(pk=hold).first()
     if row is None:
         raise HoldUnknown
@@ -83,11 +96,22 @@ def end_expired_hold(hold: UUID) -> bool:
     return True
 
 
-def end_expired_holds() -> dict[str, int]:
-    """End the holds whose time is over, and delete old ones. Return how many ended."""
-    ended = sum(end_expired_hold(row.id) for row in sql.list_holds_to_end.fetch_rows())
+def sweep_holds() -> dict[str, int]:
+    """End the holds whose time is over, delete old ones, park and unpark jobs. Return the numbers that are not 0."""
+    ended = end_expired_holds()
     sql.delete_ended_holds.fetch_rows(kept=max(KEPT_AFTER_END, 2 * (conf().unmatched_after or 0)))
-    return {"ended": ended} if ended else {}
+    return ({"ended": ended} if ended else {}) | hold_parking.settle_holds()
+
+
+def end_due_holds() -> None:
+    """End the holds whose time is over, and unpark jobs of holds that have ended. Called more often than the sweep."""
+    end_expired_holds()
+    hold_parking.unpark_jobs()
+
+
+def end_expired_holds() -> int:
+    """End the holds whose time is over. Return how many."""
+    return sum(end_expired_hold(row.id) for row in sql.list_holds_to_end.fetch_rows())
 
 
 def end_hold(hold: Hold, *, is_due: bool = False) -> bool:

@@ -39,7 +39,7 @@ def run_sweep() -> dict[str, dict[str, int]]:
     done: dict[str, dict[str, int]] = {}
     failed = []
     steps: dict[str, Callable[[], dict[str, int]]] = {
-        "holds": holds.end_expired_holds,
+        "holds": holds.sweep_holds,
         "recovered": recovery.recover_attempts,
         "overdue": end_overdue_attempts,
         "expired": expire_jobs,

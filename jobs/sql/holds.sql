@@ -10,7 +10,8 @@ refusing_holds as materialized (
 )
 
 -- step: open_holds(tag_sets) -> open_holds
--- List the oldest holds in force, with their age and the number of jobs that wait for each, counted up to `counted`. `name`
+-- List the oldest holds in force, with their age and the number of jobs that wait for each, counted up to `counted`. Jobs that
+-- are not parked yet do not count for a hold of an action, a limit key or an execution. `name`
 -- is that of the held trigger or execution, and `total` the number of all holds. `tag_sets` are those of claimable jobs.
 open_holds as (
     select hold.id, hold.kind, hold.value, hold.mode, hold.note, hold.by, hold.total,
@@ -24,18 +25,11 @@ open_holds as (
                       join jobs_workerjob j on j.state = 'PENDING' and j.parked_by is null
                        and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags
                      where {{covers_set(hold, tag_sets)}} limit %(counted)s) of_sets)
-           when hold.kind = 'execution' then (
-                select count(*) from (
-                    select from jobs_execution held
-                      join jobs_execution e on e.root_id = held.root_id
-                      join jobs_workerjob j on j.execution_id = e.id
-                     where held.id = hold.value::uuid and j.state = 'PENDING' and {{covers_execution(hold, j)}}
-                     limit %(counted)s) of_execution)
-           when hold.kind in ('action', 'limit') then (
+           else (
                 select count(*) from (
                     select from jobs_workerjob j
-                     where j.state = 'PENDING' and {{covers_content(hold, j)}} limit %(counted)s) of_content)
-           else 0 end as jobs
+                     where j.state = 'PENDING' and j.parked_by ? 'hold' and j.parked_by ->> 'hold' = hold.id::text
+                     limit %(counted)s) parked) end as jobs
       from (select h.*, count(*) over () as total from jobs_hold h where {{is_in_force(h)}} order by h.id limit 20) hold
 )
 

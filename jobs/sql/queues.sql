@@ -14,9 +14,9 @@ queues as (
       from (select j.namespace, j.required_tags,
                    count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())
                                       and not {{is_held_by_itself(j)}}) as waiting,
-                   count(*) filter (where j.parked_by is not null) as limited,
-                   count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())
-                                      and {{is_held_by_itself(j)}}) as on_hold,
+                   count(*) filter (where j.parked_by is not null and not j.parked_by ? 'hold') as limited,
+                   count(*) filter (where j.parked_by ->> 'hold' is not null or j.parked_by is null
+                                      and j.available_at <= (select clock_timestamp()) and {{is_held_by_itself(j)}}) as on_hold,
                    count(*) filter (where j.parked_by is null and j.available_at > (select clock_timestamp())) as scheduled, 0 as running,
                    min(j.available_at) filter (where j.available_at <= (select clock_timestamp())) as oldest_at
               from jobs_workerjob j

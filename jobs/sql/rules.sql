@@ -383,6 +383,10 @@ exists (select from jobs_hold hold where hold.kind in ('action', 'limit', 'execu
 -- true if a hold covers job j because of its action or its limits
 exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_content(hold, j)}})
 
+-- rule: parked_after_hold(j)
+-- the reason that parks job j after its hold has ended: a limit key of it, as for a new job (null: it is claimable)
+(case when j.limits is not null then parked_at_submission(j.limits, j.namespace, j.available_at) end)
+
 -- rule: hold_ended_observed
 -- the observed time at which the last hold ended (null: none has). The time before it does not count as waiting
 (select max(hold.ended_observed) from jobs_hold hold)

@@ -18,6 +18,7 @@ from jobs.sql.rows import (
     heartbeats,
     hints,
     history,
+    hold_parking,
     holds,
     interventions,
     limit_rules,
@@ -122,6 +123,9 @@ class JobsStatements(Statements):
     delete_old_history: Statement[history.DeletedHistory]
     read_history: Statement[history.HistoryPoint]
     read_history_by_key: Statement[history.HistoryOfKey]
+    park_held_jobs: Statement[hold_parking.ParkedBatch]
+    list_holds_to_unpark: Statement[IdRow]
+    unpark_held_jobs: Statement[hold_parking.UnparkedBatch]
     find_refusing_hold: Statement[holds.RefusingHold]
     count_parked_jobs: Statement[holds.ParkedJobs]
     find_holds_of_jobs: Statement[holds.HeldJob]
