@@ -5,6 +5,7 @@ Times are not escaped, because they contain only digits and fixed words, and a p
 
 from datetime import datetime
 from functools import cache, lru_cache
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.urls import reverse
@@ -88,6 +89,11 @@ def find_page_url(name: str) -> str:
 def page_url(name: str, id: UUID | str) -> str:
     """Return the URL of an object's page."""
     return find_page_url(name).replace(str(NOTHING), str(id))
+
+
+def link_to_page(name: str, **query: str) -> str:
+    """Return the URL of a page without an object, with this query."""
+    return f"{reverse(f'instance:{name}')}?{urlencode(query)}"
 
 
 def link_to(url: str, label: str) -> SafeString:

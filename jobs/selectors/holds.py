@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterable
 from typing import Any
+from uuid import UUID
 
 from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Hold
 from jobs.sql import sql
+from jobs.sql.rows.kill import JobsToKill
 from jobs.states import HoldOf
 
 
@@ -29,6 +31,30 @@ def hold_ages() -> list[tuple[HoldOf, float]]:
 def find_hold(kind: HoldOf, value: str) -> Hold | None:
     """Return the oldest hold of exactly this, or None."""
     return holds_in_force().filter(kind=kind, value=value).order_by("pk").first()
+
+
+def count_jobs_to_kill(
+    kind: str, value: str, namespace: str, namespaces: Collection[str] | None, until: UUID | None
+) -> JobsToKill:
+    """Return how many jobs a hold and a cancellation would end, up to the job `until` (None: all)."""
+    return sql.count_jobs_to_kill.fetch_only_row(**parameters_of_kill(kind, value, namespace, namespaces, until))
+
+
+def list_jobs_to_kill(
+    kind: str, value: str, namespace: str, namespaces: Collection[str] | None, until: UUID | None, most: int
+) -> list[UUID]:
+    """Return the jobs of `count_jobs_to_kill`, oldest first."""
+    parameters = parameters_of_kill(kind, value, namespace, namespaces, until)
+    return [row.id for row in sql.list_jobs_to_kill.fetch_rows(**parameters, most=most)]
+
+
+def parameters_of_kill(
+    kind: str, value: str, namespace: str, namespaces: Collection[str] | None, until: UUID | None
+) -> dict[str, Any]:
+    return {
+        "kind": kind, "value": value, "namespace": namespace or None,
+        "namespaces": None if namespaces is None else sorted(namespaces), "until": until,
+    }  # fmt: skip
 
 
 def holds_with_parked(holds: Iterable[Hold]) -> list[Any]:

@@ -125,11 +125,19 @@ select id from ended
 delete from jobs_hold h where h.ended_at < clock_timestamp() - make_interval(secs => %(kept)s) returning h.id
 
 -- statement: list_holds_of
--- List the holds in force of one execution or trigger, oldest first.
+-- List the holds in force of one execution or trigger, oldest first: those of itself, of its namespace, and of an execution
+-- above it.
 -- takes: kind text, value text
 -- returns: id uuid, kind text, value text, mode text, note text, by text, created_at timestamptz, ends_at timestamptz|null
 -- row: HoldOfOne
 select h.id, h.kind, h.value, h.mode, h.note, h.by, h.created_at, h.ends_at
   from jobs_hold h
- where h.kind = %(kind)s and h.value = %(value)s and {{is_in_force(h)}}
+  join (select e.id as execution_id, e.namespace from jobs_execution e
+         where e.id = case %(kind)s::text when 'execution' then %(value)s::text::uuid end
+         union all
+        select null, t.namespace from jobs_trigger t
+         where t.id = case %(kind)s::text when 'trigger' then %(value)s::text::uuid end) it
+    on h.kind = %(kind)s and h.value = %(value)s or {{covers_execution(h, it)}}
+    or h.kind = 'namespace' and h.value = it.namespace and (h.namespace is null or h.namespace = it.namespace)
+ where {{is_in_force(h)}}
  order by h.id

@@ -34,13 +34,16 @@ queues as (
 
 -- statement: list_queues
 -- List queues by namespace and tags, after the queue of `after_namespace` and `after_tags` (null: from the first). `workers`
--- may get work and have the tags; a full one counts, because it will have room again.
+-- may get work and have the tags; a full one counts, because it will have room again. `hold` is the oldest hold of all jobs of
+-- the queue.
 -- takes: namespaces text[], tag text, after_namespace text, after_tags text[], limit bigint, staleness_multiplier float8
--- returns: namespace text, tags text[], waiting bigint, parked bigint, scheduled bigint, running bigint,
---   oldest_at timestamptz|null, workers bigint
+-- returns: namespace text, tags text[], waiting bigint, parked bigint, on_hold bigint, scheduled bigint, running bigint,
+--   oldest_at timestamptz|null, hold jsonb|null, workers bigint
 -- row: Queue
 with {{queues}}
-select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.scheduled, q.running, q.oldest_at,
+select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.on_hold, q.scheduled, q.running, q.oldest_at,
+       (select {{hold_in_json(hold)}} from jobs_hold hold
+         where {{is_in_force(hold)}} and {{covers_set(hold, q)}} order by hold.id limit 1) as hold,
        (select count(*) from liveness_server s
          where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and {{is_suited(s, q)}}) as workers
   from (select * from queues
@@ -65,3 +68,60 @@ select namespace, array_to_string(required_tags, ',') as tags, waiting, parked, 
  union all
 select 'other', 'other', sum(waiting)::bigint, sum(parked)::bigint, sum(on_hold)::bigint, sum(running)::bigint
   from ranked where not is_named having count(*) > 0
+
+-- statement: read_queue_rates
+-- Read how many jobs of each queue were submitted and ended lately. `seconds` is the time of the rates and `minutes` that of
+-- the chart; `chart` has the jobs that ended in each whole minute, by its number before the current one. At most the last
+-- `most` jobs are read, so `submitted_in`, `ended_in` (seconds) and `chart_minutes` are what was really covered.
+-- takes: namespaces text[], tag text, seconds float8, minutes int, most bigint
+-- returns: namespace text, tags text[], submitted bigint, submitted_in float8, ended bigint, ended_in float8,
+--   chart jsonb|null, chart_minutes int
+-- row: QueueRate
+with moment as materialized (
+    select clock_timestamp() as now, date_trunc('minute', clock_timestamp(), 'UTC') as minute
+),
+latest as materialized (
+    -- Ids of jobs begin with the time of their submission.
+    select j.namespace, j.required_tags, j.created_at as at
+      from jobs_workerjob j
+     where j.id >= (select (lpad(to_hex((extract(epoch from now - make_interval(secs => %(seconds)s)) * 1000)::bigint), 12, '0')
+                            || repeat('0', 20))::uuid from moment)
+     order by j.id desc limit %(most)s
+),
+ended as materialized (
+    select j.namespace, j.required_tags, j.finished_at as at
+      from jobs_workerjob j
+     where j.finished_at >= (select minute - make_interval(mins => %(minutes)s) from moment)
+     order by j.finished_at desc limit %(most)s
+),
+covered as materialized (
+    select case when (select count(*) from latest) = %(most)s then (select min(at) from latest) end as latest_since,
+           case when (select count(*) from ended) = %(most)s then (select min(at) from ended) end as ended_since
+),
+periods as materialized (
+    select least(%(seconds)s, extract(epoch from now - latest_since)::float8) as submitted_in,
+           least(%(seconds)s, extract(epoch from now - ended_since)::float8) as ended_in,
+           greatest(0, least(%(minutes)s, floor(extract(epoch from minute - ended_since) / 60)::int)) as chart_minutes
+      from moment, covered
+),
+lately as (
+    select namespace, required_tags, count(*) as submitted, 0::bigint as ended
+      from latest group by namespace, required_tags
+     union all
+    select namespace, required_tags, 0, count(*)
+      from ended, moment where at > now - make_interval(secs => %(seconds)s) group by namespace, required_tags
+),
+charts as (
+    select namespace, required_tags, jsonb_object_agg(place, jobs) as chart
+      from (select namespace, required_tags, ceil(extract(epoch from minute - at) / 60)::int - 1 as place, count(*) as jobs
+              from ended, moment where at < minute group by 1, 2, 3) of_minute
+     group by namespace, required_tags
+)
+select q.namespace, q.required_tags as tags, coalesce(sum(lately.submitted), 0)::bigint as submitted, periods.submitted_in,
+       coalesce(sum(lately.ended), 0)::bigint as ended, periods.ended_in, charts.chart, periods.chart_minutes
+  from (select namespace, required_tags from lately union select namespace, required_tags from charts) q
+  left join lately using (namespace, required_tags)
+  left join charts using (namespace, required_tags)
+ cross join periods
+ where {{is_in_namespaces(q)}} and (%(tag)s::text is null or %(tag)s::text = any(q.required_tags))
+ group by q.namespace, q.required_tags, periods.submitted_in, periods.ended_in, periods.chart_minutes, charts.chart

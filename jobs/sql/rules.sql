@@ -383,6 +383,11 @@ exists (select from jobs_hold hold where hold.kind in ('action', 'limit', 'execu
 -- true if a hold covers job j because of its action or its limits
 exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_content(hold, j)}})
 
+-- rule: hold_in_json(h)
+-- hold h as the pages show it
+jsonb_build_object('id', h.id, 'kind', h.kind, 'value', h.value, 'note', h.note, 'by', h.by, 'created_at', h.created_at,
+                   'ends_at', h.ends_at)
+
 -- rule: parked_after_hold(j)
 -- the reason that parks job j after its hold has ended: a limit key of it, as for a new job (null: it is claimable)
 (case when j.limits is not null then parked_at_submission(j.limits, j.namespace, j.available_at) end)

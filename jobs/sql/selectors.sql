@@ -175,8 +175,7 @@ with waiting_job as materialized (
            (select jsonb_build_object('id', s.id, 'name', s.name)
               from jobs_takenattempt t join liveness_server s on s.id = t.server_id
              where t.job_id = j.id and t.had_begun limit 1) as stops_on,
-           (select jsonb_build_object('id', h.id, 'kind', h.kind, 'value', h.value, 'note', h.note, 'ends_at', h.ends_at)
-              from jobs_hold h where h.id = {{hold_of(j)}}) as hold
+           (select {{hold_in_json(h)}} from jobs_hold h where h.id = {{hold_of(j)}}) as hold
       from jobs_workerjob j
      where j.id = %(job)s and {{visible_to_caller(j)}}
 ),

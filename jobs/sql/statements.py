@@ -21,6 +21,7 @@ from jobs.sql.rows import (
     hold_parking,
     holds,
     interventions,
+    kill,
     limit_rules,
     limits,
     liveness_check,
@@ -143,6 +144,8 @@ class JobsStatements(Statements):
     ask_to_send_task: Statement[IdRow]
     resubmit_ended_job: Statement[interventions.ResubmitEndedJobRow]
     resubmit_ended_job_counted: Statement[interventions.ResubmitEndedJobRow]
+    count_jobs_to_kill: Statement[kill.JobsToKill]
+    list_jobs_to_kill: Statement[IdRow]
     lock_rules: Statement[limit_rules.LockedRules]
     count_running_jobs: Statement[limit_rules.CountedSlots]
     list_jobs_of_rule: Statement[IdRow]
@@ -168,6 +171,7 @@ class JobsStatements(Statements):
     propagate_ends: Statement[propagation.PropagatedEnd]
     list_queues: Statement[queues.Queue]
     list_largest_queues: Statement[queues.LargestQueue]
+    read_queue_rates: Statement[queues.QueueRate]
     recover_attempts: Statement[heartbeats.EndedAttempts]
     lock_jobs_of_superseded_reports: Statement[IdRow]
     store_superseded_reports: Statement[rejected_reports.StoreSupersededReportsRow]

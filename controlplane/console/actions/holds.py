@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import uuid4
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -27,6 +28,11 @@ RELEASE = InstanceAction(
     "What it held starts again, in the order in which it would have been claimed.",
     PERMISSION,
 )
+KILL = InstanceAction(
+    "kill", "Kill", "The hold begins first, so nothing of this work starts any more. Then waiting jobs are cancelled. "
+    "Running jobs end when their worker confirms.", PERMISSION, is_grave=True,
+)  # fmt: skip
+KILLABLE = [kind for kind in HoldOf if kind != HoldOf.TRIGGER]
 
 
 class HoldForm(OptionalNoteForm):
@@ -74,3 +80,22 @@ class HoldForm(OptionalNoteForm):
         if kind == HoldOf.NAMESPACE and self.reached is not None and value not in self.reached:
             self.add_error("value", f"You have no access to the namespace {value}.")
         return fields
+
+
+class KillForm(HoldForm):
+    """Form of a hold and the cancellation of what it covers. It is shown again to confirm the preview."""
+
+    kind = forms.ChoiceField(label="Kill", choices=[(kind.value, kind.value) for kind in KILLABLE])
+    key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["mode"].initial = HoldMode.REFUSE.value
+        self.fields["note"].required = True
+        self.fields["note"].label = "Note"
+
+    def as_confirmation(self) -> "KillForm":
+        """Return this form with all fields hidden, for the page that shows the effect."""
+        for field in self.fields.values():
+            field.widget = forms.HiddenInput()
+        return self

@@ -1,6 +1,8 @@
 """Holds as the pages show them."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -9,9 +11,12 @@ from jobs.sql import sql
 from jobs.states import HoldOf
 
 
-def present_hold(row: Any, now: datetime) -> dict[str, Any]:
+def present_hold(row: Any, now: datetime, own: str = "") -> dict[str, Any]:
+    """Return a hold. `own` is the id of the execution or trigger whose page shows it."""
     return {
         "it": row,
+        "what": f"{row.kind} {row.value}",
+        "is_own": row.value == own,
         "since": time_since(row.created_at, now),
         "until": row.ends_at and time_until(row.ends_at, now),
         "page": row.kind if row.kind in (HoldOf.EXECUTION, HoldOf.TRIGGER) else "",
@@ -20,4 +25,10 @@ def present_hold(row: Any, now: datetime) -> dict[str, Any]:
 
 def present_holds(kind: HoldOf, id: UUID, now: datetime) -> list[dict[str, Any]]:
     """Return the holds of one execution or trigger."""
-    return [present_hold(row, now) for row in sql.list_holds_of.fetch_rows(kind=kind, value=str(id))]
+    return [present_hold(row, now, str(id)) for row in sql.list_holds_of.fetch_rows(kind=kind, value=str(id))]
+
+
+def present_hold_in_json(hold: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return a hold that was read as JSON."""
+    times = {name: hold[name] and datetime.fromisoformat(hold[name]) for name in ("created_at", "ends_at")}
+    return present_hold(SimpleNamespace(**{**hold, **times}), now)

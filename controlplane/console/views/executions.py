@@ -85,7 +85,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         **present_execution(row),
         **present_steps(row, times, StepLook.from_address(request.GET)),
         "error": row.error,
-        "holds": [] if row.finished_at else [present_hold(hold, row.now) for hold in holds],
+        "holds": [] if row.finished_at else [present_hold(hold, row.now, str(execution)) for hold in holds],
         "held_back": row.held_back,
         "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
         "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],

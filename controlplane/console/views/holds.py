@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from controlplane.console.actions.bulk_actions import render_confirmation
 from controlplane.console.actions.holds import CREATE, PERMISSION, RELEASE, HoldForm
+from controlplane.console.actions.jobs import JOB_ACTIONS
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.page import (
     FORM_METHODS,
@@ -29,6 +30,7 @@ from liveness.selectors.clock import database_time
 from liveness.selectors.namespaces import known_namespaces, reaches_instance
 
 HOLDS_SHOWN = 200
+CANCEL = JOB_ACTIONS["cancel"]
 
 
 def holding_namespaces(request: HttpRequest) -> frozenset[str] | None:
@@ -48,6 +50,7 @@ def show_holds(request: HttpRequest) -> HttpResponse:
         "holds": [present_hold(row, now) for row in rows[:HOLDS_SHOWN]],
         "more": len(rows) > HOLDS_SHOWN and HOLDS_SHOWN,
         "may": request.user.has_perm(PERMISSION),
+        "may_kill": request.user.has_perms([PERMISSION, CANCEL.permission]),
     }
     return render_page(request, "holds", shown)
 

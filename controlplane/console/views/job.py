@@ -30,6 +30,7 @@ from controlplane.console.formatting import (
 from controlplane.console.page import render_page, require_reader, sees, show_not_found
 from controlplane.console.presenters.action_events import present_action_events
 from controlplane.console.presenters.contents import LINES_SHOWN, TEXT_SHOWN, present_content_tabs, present_contents
+from controlplane.console.presenters.holds import present_hold_in_json
 from controlplane.console.presenters.job_outlook import describe_job_outlook
 from controlplane.console.presenters.job_story import tell_story, title_of_job
 from controlplane.console.presenters.job_times import describe_times
@@ -180,7 +181,7 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         "limited": waiting_for.get("limit"),
         "loop": waiting_for.get("step"),
         "hold": hold,
-        "hold_ends": hold and waiting_for["until"] and time_until(waiting_for["until"], job.now),
+        "holds": [present_hold_in_json(hold, job.now)] if hold else [],
         "full": candidates["full"],
         "ahead": candidates["ahead"],
         "has_more_ahead": candidates["ahead"] == AHEAD_COUNTED,

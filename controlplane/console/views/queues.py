@@ -1,20 +1,21 @@
 """Page of queues: the jobs that wait and run, by namespace and required tags."""
 
+import json
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 
 from controlplane.console.actions.holds import PERMISSION
-from controlplane.console.formatting import format_tags, time_since
+from controlplane.console.charts.sparkline import draw_sparkline
+from controlplane.console.formatting import format_tags, link_to_page, time_since
 from controlplane.console.page import HOME, reached_namespaces, render_page, require_reader
+from controlplane.console.presenters.holds import present_hold_in_json
 from controlplane.console.selectors.filters.queues import QueueListFilter
 from controlplane.console.selectors.listing import link_to_older
-from jobs.selectors.queues import queues_page, read_place, write_place
-from jobs.sql.rows.queues import Queue
+from jobs.selectors.queues import queues_page_with_rates, read_place, write_place
+from jobs.sql.rows.queues import Queue, QueueRate
 from jobs.states import JobState
 from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
@@ -34,13 +35,17 @@ def show_queues(request: HttpRequest) -> HttpResponse:
     namespaces = reached_namespaces(request)
     if namespace := chosen.chosen_values.get("namespace"):
         namespaces = frozenset({namespace}) if namespaces is None else namespaces & {namespace}
-    rows = queues_page(namespaces, QUEUES_A_PAGE + 1, after=before, tag=chosen.chosen_values.get("tag"))
+    rows, rates = queues_page_with_rates(
+        namespaces, QUEUES_A_PAGE + 1, after=before, tag=chosen.chosen_values.get("tag")
+    )
     now = database_time()
     shown = {
         "title": "Queues",
         "trail": [HOME],
         "filter": chosen,
-        "queues": [present_queue(row, now) for row in rows[:QUEUES_A_PAGE]],
+        "queues": [
+            present_queue(row, rates.get((row.namespace, tuple(row.tags))), now) for row in rows[:QUEUES_A_PAGE]
+        ],
         "may": request.user.has_perm(PERMISSION),
         "before": before,
         "is_sorted": True,
@@ -49,7 +54,7 @@ def show_queues(request: HttpRequest) -> HttpResponse:
     return render_page(request, "queues", shown)
 
 
-def present_queue(row: Queue, now: datetime) -> dict[str, Any]:
+def present_queue(row: Queue, rate: QueueRate | None, now: datetime) -> dict[str, Any]:
     """Return a queue with links to its jobs in each state, and to the servers that have its tags."""
     jobs = {"namespace": row.namespace, "queue": ",".join(row.tags)}
     return {
@@ -57,20 +62,41 @@ def present_queue(row: Queue, now: datetime) -> dict[str, Any]:
         "tags": format_tags(tuple(row.tags)),
         "namespace": "" if row.namespace == DEFAULT_NAMESPACE else row.namespace,
         "oldest": row.oldest_at and time_since(row.oldest_at, now),
-        "waiting": link_to_jobs(**jobs, state=JobState.PENDING.value),
-        "all": link_to_jobs(**jobs),
-        "hold": link_to_hold(row),
+        "waiting": link_to_page("jobs", **jobs, state=JobState.PENDING.value),
+        "all": link_to_page("jobs", **jobs),
+        "hold": row.hold and present_hold_in_json(json.loads(row.hold), now),
+        "limited": row.parked - row.on_hold,
+        "pause": link_to_page("hold_add", **hold_of_queue(row)),
+        "limit": link_to_page("limit_set", pattern=f"tag:{particular_tag(row)}"),
+        "rate": rate and present_rate(rate),
         "lacks_workers": not row.workers and row.waiting,
     }
 
 
-def link_to_hold(row: Queue) -> str:
-    """Return a link to the form that holds the queue by its Celery queue, or by its most particular tag."""
+def present_rate(rate: QueueRate) -> dict[str, Any]:
+    """Return the jobs that were submitted and ended per minute, and a chart of those that ended."""
+    chart = json.loads(rate.chart or "{}")
+    ended = [chart.get(str(place), 0) for place in reversed(range(rate.chart_minutes))]
+    return {
+        "submitted": format_rate(rate.submitted, rate.submitted_in),
+        "ended": format_rate(rate.ended, rate.ended_in),
+        "sparkline": draw_sparkline(ended) if any(ended) else None,
+        "drawing": f"Jobs ended per minute in the last {len(ended)} minutes: at most {max(ended, default=0):,}",
+    }
+
+
+def format_rate(jobs: int, seconds: float) -> str:
+    """Return a number of jobs per minute, with one decimal if it is small."""
+    per_minute = jobs * 60 / max(seconds, 1)
+    return f"{per_minute:,.0f}" if per_minute >= 10 or not jobs else f"{per_minute:.1f}"
+
+
+def hold_of_queue(row: Queue) -> dict[str, str]:
+    """Return what the form of a hold is filled with: the Celery queue, or the most particular tag."""
     queue = next((tag.removeprefix("queue:") for tag in row.tags if tag.startswith("queue:")), "")
-    own = next((tag for tag in row.tags if tag not in TAGS_OF_ACTIONS), row.tags[0])
-    of = {"kind": "queue", "value": queue} if queue else {"kind": "tag", "value": own}
-    return f"{reverse('instance:hold_add')}?{urlencode(of)}"
+    return {"kind": "queue", "value": queue} if queue else {"kind": "tag", "value": particular_tag(row)}
 
 
-def link_to_jobs(**query: str) -> str:
-    return f"{reverse('instance:jobs')}?{urlencode(query)}"
+def particular_tag(row: Queue) -> str:
+    """Return the tag of a queue that the fewest others have, as far as their names show."""
+    return next((tag for tag in row.tags if tag not in TAGS_OF_ACTIONS), row.tags[0] if row.tags else "")

@@ -9,9 +9,11 @@ class Queue(NamedTuple):
     tags: list[str]
     waiting: int
     parked: int
+    on_hold: int
     scheduled: int
     running: int
     oldest_at: datetime | None
+    hold: str | None
     workers: int
 
 
@@ -22,3 +24,14 @@ class LargestQueue(NamedTuple):
     parked: int
     on_hold: int
     running: int
+
+
+class QueueRate(NamedTuple):
+    namespace: str
+    tags: list[str]
+    submitted: int
+    submitted_in: float
+    ended: int
+    ended_in: float
+    chart: str | None
+    chart_minutes: int

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.models import Hold
+from jobs.models import Execution, Hold
 from tests.support.executions import step
 from tests.support.operators import actions
 
@@ -66,3 +66,21 @@ def test_the_sidebar_counts_holds_and_the_instance_lists_them(reader, api):
     assert "1 in force" in reader.get(f"{PAGES}holds/").content.decode()
     [held] = api("viewer").get("/instance").json()["holds"]
     assert (held["of"], held["note"], held["parked"]) == ({"tag": "gpu"}, "why", 0)
+
+
+def test_the_page_of_a_child_shows_the_hold_of_its_parent(reader, submit, worker):
+    inner = {"type": "execution", "name": "inner", "steps": [step("s")]}
+    run = submit.client.post("/executions", {"name": "x", "steps": [step("a", action=inner)]}).json()["id"]
+    child = Execution.objects.exclude(pk=run).get()
+    Hold.objects.create(kind="execution", value=run, by="operator:o", note="why")
+    assert "On hold:</strong>\nthis execution" in reader.get(f"{PAGES}executions/{run}/").content.decode()
+    page = reader.get(f"{PAGES}executions/{child.pk}/").content.decode()
+    assert "On hold:" in page and f"executions/{run}/" in page
+
+
+def test_a_hold_of_a_namespace_is_shown_on_its_executions(reader, submit):
+    run = submit.client.post("/executions", {"name": "x", "steps": [step("a")]}).json()["id"]
+    Hold.objects.create(kind="namespace", value="red", by="operator:o")
+    assert "On hold:" not in reader.get(f"{PAGES}executions/{run}/").content.decode()
+    Hold.objects.create(kind="namespace", value="default", by="operator:o")
+    assert "namespace default" in reader.get(f"{PAGES}executions/{run}/").content.decode()

@@ -3,7 +3,10 @@
 import pytest
 from django.urls import reverse
 
-from jobs.services import limits
+from jobs.models import LimitRule
+from jobs.services import holds, limits
+from jobs.states import HoldOf
+from tests.support.operators import actions
 
 
 @pytest.fixture
@@ -31,3 +34,53 @@ def test_the_page_of_a_job_names_the_key_that_limits_it(reader, limited):
     page = reader.get(reverse("instance:job", args=[limited])).content.decode()
     assert "Limited:" in page
     assert "customer:42" in page
+
+
+@pytest.fixture
+def operator(staff):
+    return staff("change_maintenance", checks_csrf=False)
+
+
+GIVEN = {"pattern": "stripe", "namespace": "default", "running": "2", "starts": "", "per_seconds": "", "note": "small"}
+
+
+def test_a_rule_is_set_changed_and_deleted_by_forms(operator):
+    form = reverse("instance:limit_set")
+    assert operator.post(form, GIVEN).status_code == 302
+    rule = LimitRule.objects.get()
+    assert (rule.pattern, rule.running, rule.starts, rule.note) == ("stripe", 2, None, "small")
+    filled = operator.get(f"{form}?pattern=stripe&namespace=default").content.decode()
+    assert 'value="2"' in filled and "small" in filled
+    changed = {**GIVEN, "running": "", "starts": "10", "per_seconds": "60"}
+    assert operator.post(form, changed).status_code == 302
+    rule.refresh_from_db()
+    assert (rule.running, rule.starts, rule.per_seconds) == (None, 10, 60)
+    gone = f"{reverse('instance:limit_delete')}?pattern=stripe&namespace=default"
+    assert "Delete the limit of stripe" in operator.get(gone).content.decode()
+    assert operator.post(gone, {"note": ""}).status_code == 302
+    assert not LimitRule.objects.exists() and operator.get(gone).status_code == 404
+    assert actions(subject_type="limit") == ["set_limit", "set_limit", "delete_limit"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"pattern": "a*b"}, {"running": "-1"}, {"running": ""}, {"starts": "1"}, {"per_seconds": "1"}], ids=str
+)
+def test_an_invalid_form_sets_no_rule(operator, wrong):
+    answer = operator.post(reverse("instance:limit_set"), {**GIVEN, **wrong})
+    assert answer.status_code == 200 and "errorlist" in answer.content.decode()
+    assert not LimitRule.objects.exists()
+
+
+def test_a_reader_may_not_change_limits(reader, limited):
+    page = reader.get(reverse("instance:limits")).content.decode()
+    assert "Set limit…" not in page and "Delete…" not in page
+    assert reader.get(reverse("instance:limit_set")).status_code == 403
+    assert reader.post(f"{reverse('instance:limit_delete')}?pattern=customer:*").status_code == 403
+
+
+def test_a_key_on_hold_is_marked_and_counts_its_jobs(operator, submit):
+    submit(limits=["stripe"], unmatched="wait")
+    held, _ = holds.create_hold(HoldOf.LIMIT, "stripe", "operator:ann", "the service is down")
+    page = operator.get(reverse("instance:limits")).content.decode()
+    assert "On hold" in page and "the service is down" in page and "1 on hold" in page
+    assert f"holds/{held.pk}/release/" in page
