@@ -58,10 +58,11 @@ def parameters_of_kill(
 
 
 def holds_with_parked(holds: Iterable[Hold]) -> list[Any]:
-    """Return holds with `parked`, the number of waiting jobs that each covers."""
+    """Return holds with `parked`, the number of waiting jobs that each covers, and the `name` of what is held."""
     rows: list[Any] = list(holds)
     counted = sql.count_parked_jobs.fetch_rows(holds=[row.pk for row in rows]) if rows else []
-    parked = {row.id: row.parked for row in counted}
+    found = {row.id: row for row in counted}
     for row in rows:
-        row.parked = parked.get(row.pk, 0)
+        known = found.get(row.pk)
+        row.parked, row.name = (known.parked, known.name or row.value) if known else (0, row.value)
     return rows

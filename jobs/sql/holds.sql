@@ -16,9 +16,7 @@ refusing_holds as materialized (
 open_holds as (
     select hold.id, hold.kind, hold.value, hold.mode, hold.note, hold.by, hold.total,
            extract(epoch from clock_timestamp() - hold.created_at)::float8 as seconds,
-           case hold.kind
-               when 'trigger' then (select t.name from jobs_trigger t where t.id = hold.value::uuid)
-               when 'execution' then (select e.name from jobs_execution e where e.id = hold.value::uuid) end as name,
+           {{name_of_held(hold)}} as name,
            case when hold.kind in ('tag', 'queue', 'namespace') then (
                 select count(*) from (
                     select from tag_sets
@@ -46,9 +44,9 @@ with submitted as materialized (
 select id, kind, value, note from refusing_holds order by id limit 1
 
 -- statement: count_parked_jobs
--- Count the waiting jobs that each of these holds covers.
+-- Count the waiting jobs that each of these holds covers. `name` is that of a held trigger or execution.
 -- takes: holds uuid[]
--- returns: id uuid, parked bigint
+-- returns: id uuid, name text|null, parked bigint
 -- row: ParkedJobs
 with sets as materialized (
     select j.namespace, j.required_tags, count(*) as jobs
@@ -58,7 +56,7 @@ with sets as materialized (
                     where hold.id = any(%(holds)s::uuid[]) and hold.kind in ('tag', 'queue', 'namespace'))
      group by j.namespace, j.required_tags
 )
-select hold.id, case
+select hold.id, {{name_of_held(hold)}} as name, case
        when hold.kind in ('action', 'limit') then (
             select count(*) from jobs_workerjob j where j.state = 'PENDING' and {{covers_content(hold, j)}})
        when hold.kind = 'execution' then (

@@ -383,6 +383,12 @@ exists (select from jobs_hold hold where hold.kind in ('action', 'limit', 'execu
 -- true if a hold covers job j because of its action or its limits
 exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_content(hold, j)}})
 
+-- rule: name_of_held(h)
+-- the name of the trigger or execution that hold h is about (null: it is about something else)
+(case h.kind
+    when 'trigger' then (select t.name from jobs_trigger t where t.id = h.value::uuid)
+    when 'execution' then (select e.name from jobs_execution e where e.id = h.value::uuid) end)
+
 -- rule: hold_in_json(h)
 -- hold h as the pages show it
 jsonb_build_object('id', h.id, 'kind', h.kind, 'value', h.value, 'note', h.note, 'by', h.by, 'created_at', h.created_at,

@@ -16,6 +16,7 @@ def present_hold(row: Any, now: datetime, own: str = "") -> dict[str, Any]:
     return {
         "it": row,
         "what": f"{row.kind} {row.value}",
+        "name": getattr(row, "name", row.value),
         "is_own": row.value == own,
         "since": time_since(row.created_at, now),
         "until": row.ends_at and time_until(row.ends_at, now),

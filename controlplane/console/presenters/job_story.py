@@ -66,11 +66,17 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
         case JobState.RUNNING if job.waiting_for:
             return format_html("It {}. It needs no worker.", describe_event(job.waiting_for, job.now))
         case JobState.PENDING:
-            return format_html("Waiting for a worker{}.", before)
+            return format_html("{}{}.", describe_parked(job) or "Waiting for a worker", before)
         case JobState.CANCELLED:
             who = next((event["actor"] for event in job.action_events if "cancel" in event["action"]), "")
             return format_html("Cancelled{}{}.", f" by {who}" if who else "", before)
     return format_html("{}{}.", words_of(job.state), before)
+
+
+def describe_parked(job: DetailedJob) -> str:
+    """Return that a waiting job is on hold or limited, or an empty text if it only waits for a worker."""
+    parked_by = job.parked_by or {}
+    return "On hold" if "hold" in parked_by else f"Limited by {parked_by['limit']}" if "limit" in parked_by else ""
 
 
 def words_of(state: str) -> str:

@@ -169,6 +169,8 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
     job.flags = candidates["flags"]
     ruled_out = [row for row in candidates["ruled_out"] if row["filter"] != "type"]
     waiting_for, hold = candidates["waiting_for"] or {}, candidates["hold"]
+    if hold is not None:
+        job.parked_by = {"hold": hold["id"]}
     begins = waiting_for.get("until") if hold is None else None
     return {
         "eligible": candidates["eligible"][:PLACES_SHOWN],

@@ -65,12 +65,20 @@ def present_queue(row: Queue, rate: QueueRate | None, now: datetime) -> dict[str
         "waiting": link_to_page("jobs", **jobs, state=JobState.PENDING.value),
         "all": link_to_page("jobs", **jobs),
         "hold": row.hold and present_hold_in_json(json.loads(row.hold), now),
-        "limited": row.parked - row.on_hold,
+        "why_parked": describe_parked(row),
         "pause": link_to_page("hold_add", **hold_of_queue(row)),
         "limit": link_to_page("limit_set", pattern=f"tag:{particular_tag(row)}"),
         "rate": rate and present_rate(rate),
         "lacks_workers": not row.workers and row.waiting,
     }
+
+
+def describe_parked(row: Queue) -> str:
+    """Return what the parked jobs of a queue wait for. A queue that is on hold as a whole has a mark of its own."""
+    limited, on_hold = row.parked - row.on_hold, 0 if row.hold else row.on_hold
+    if limited and on_hold:
+        return f"{limited:,} limited, {on_hold:,} on hold"
+    return "limited" if limited else "on hold" if on_hold else ""
 
 
 def present_rate(rate: QueueRate) -> dict[str, Any]:

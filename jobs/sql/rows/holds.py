@@ -14,6 +14,7 @@ class RefusingHold(NamedTuple):
 
 class ParkedJobs(NamedTuple):
     id: UUID
+    name: str | None
     parked: int
 
 

@@ -37,7 +37,7 @@ def test_a_queue_with_some_held_jobs_counts_them(reader, submit, worker):
     submit(name="a")
     submit(limits=["stripe"])
     holds.create_hold(HoldOf.LIMIT, "stripe", "operator:ann")
-    assert "1 on hold" in text_of(reader)
+    assert "1 parked on hold" in text_of(reader)
 
 
 def test_a_celery_queue_is_paused_by_its_name(operator, submit, worker):
