@@ -1,7 +1,6 @@
 """A loop on real processes whose workers are killed: list files, convert each, sum, ask a person, publish."""
 
 import itertools
-from collections import Counter
 
 import pytest
 
@@ -115,8 +114,10 @@ def test_a_loop_survives_dead_workers_and_never_runs_too_many_items(plane):
 
     lines = [line.split() for line in notes.read_text().splitlines()]
     assert 1 < most_at_once(lines) <= AT_ONCE
-    attempts = Counter(attempt for _, attempt in {tuple(line[1:]) for line in lines})
-    assert attempts["1"] == 9 and attempts["2"] > 0, "each item began once, and lost ones again"
+    # A worker may have died before the code of its item wrote a line.
+    ran = {tuple(line[1:]) for line in lines}
+    assert {index for index, _ in ran} == set(map(str, range(9)))
+    assert any(attempt != "1" for _, attempt in ran), "lost items ran again"
 
 
 def test_an_empty_list_publishes_nothing(plane):
