@@ -158,7 +158,8 @@ class TriggerForm(OptionalNoteForm):
         }
         request = TriggerRequest(data=restore_fields(data, self.trigger))
         if request.is_valid():
-            self.data_of_trigger = {name: request.validated_data[name] for name in STORED}
+            given = request.validated_data  # the form has no field for some of them, which keep their value
+            self.data_of_trigger = {name: given[name] for name in STORED if name in given}
         for field, problems in request.errors.items():
             name = FIELD_OF.get(field, field)
             self.add_error(name if name in self.fields else None, list(describe_problems(problems)))
