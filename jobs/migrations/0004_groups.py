@@ -6,6 +6,7 @@ from django.db import migrations, router
 LABELS = ("jobs", "liveness")
 VIEWS = {"view_server", "view_workerjob", "view_execution", "view_trigger"}
 TRIGGERS = {"add_trigger", "change_trigger", "delete_trigger"}
+JOBS = {"add_workerjob", "change_workerjob"}
 
 
 def make_groups(apps, schema_editor):
@@ -24,7 +25,7 @@ def make_groups(apps, schema_editor):
     own = own.exclude(codename="view_all_namespaces")  # in a group of its own
     for name, permissions in {
         "viewer": own.filter(codename__in=VIEWS),
-        "operator": own.filter(codename__in=VIEWS | TRIGGERS | actions),
+        "operator": own.filter(codename__in=VIEWS | TRIGGERS | JOBS | actions),
         "auditor": own.filter(codename__startswith="view_"),
         "administrator": own,
     }.items():

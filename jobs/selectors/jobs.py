@@ -134,7 +134,8 @@ def may_stand_still(job: WorkerJob) -> bool:
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
     """Return jobs with the annotations for guards.
 
-    These are `is_step`, `is_execution` and `is_waiting` (now), `is_cancelling`, `is_quarantined` and `is_resubmitted`.
+    These are `is_step`, `is_execution` and `is_waiting` (now), `is_cancelling`, `is_quarantined`, `is_resubmitted`
+    and `is_scheduled` (for a later time).
     """
     return jobs.annotate(
         is_step=boolean_expression(Q(execution__isnull=False)),
@@ -144,6 +145,7 @@ def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
         is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
         is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
         is_resubmitted=IS_RESUBMITTED,
+        is_scheduled=boolean_expression(Q(state=JobState.PENDING) & Q(available_at__gt=ClockTimestamp())),
     )
 
 

@@ -63,6 +63,8 @@ def change_job(
     now = sql.read_clock.fetch_only_row().now
     wanted = {name: read_value(name, value, now) for name, value in changes.items()}
     old = {name: now_is for name, value in wanted.items() if differs(now_is := read_field(row, name), value)}
+    if "available_at" in old and max(row.available_at, wanted["available_at"]) <= now:
+        del old["available_at"]  # it may be claimed now, before as after
     if not old:
         return
     keys = {*(row.limits or {}), *(wanted.get("limits") or {})}
@@ -126,6 +128,12 @@ def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:
     row = visible.select_for_update(no_key=True).first()
     if row is None:
         raise JobUnknown
+    ensure_may_change(row)
+    return row
+
+
+def ensure_may_change(row: WorkerJob) -> None:
+    """Raise the Problem that explains why this job cannot be changed."""
     if row.state not in (JobState.PENDING, JobState.BLOCKED):
         raise AlreadyStarted(f"The job is {row.state}. Only a job that waits can be changed.", state=row.state)
     if row.kind == JobKind.CELERY:
@@ -134,7 +142,6 @@ def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:
         raise StepHasChild("The step is an execution of its own, and has no fields that can be changed.")
     if drafts.is_waiting({"action": row.action}):
         raise AlreadyStarted("A step that waits has no fields that can be changed.", state=row.state)
-    return row
 
 
 def read_value(name: str, value: Any, now: datetime) -> Any:

@@ -17,6 +17,7 @@ from jobs.errors import (
     JobAlreadyWaiting,
     JobBlocked,
     JobEnded,
+    JobNotWaiting,
     NotQuarantined,
     NotResubmitted,
     StepHasChild,
@@ -111,6 +112,12 @@ def ensure_may_fail_job(job: GuardedJob) -> None:
 def ensure_may_dismiss_job(job: GuardedJob) -> None:
     if not job.is_quarantined:
         raise NotQuarantined(state=job.state)
+
+
+def ensure_may_run_now(job: Any) -> None:
+    """Raise JobNotWaiting unless `jobs_with_action_guards` found that the job waits for a later time."""
+    if not job.is_scheduled:
+        raise JobNotWaiting("The job does not wait for a later time.", state=job.state)
 
 
 def ensure_has_not_ended(job: GuardedJob) -> None:

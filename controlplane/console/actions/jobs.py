@@ -1,8 +1,10 @@
 """Operator actions on jobs and executions."""
 
+from typing import Any
+
 from django import forms
 
-from controlplane.console.actions.servers import OnceForm, OperatorAction
+from controlplane.console.actions.servers import OnceForm, OperatorAction, OptionalNoteForm
 from jobs.services import guards
 
 
@@ -10,6 +12,11 @@ class ResubmitForm(OnceForm):
     drop_checkpoint = forms.BooleanField(
         required=False, label="Delete the checkpoint", help_text="The job starts from the beginning."
     )
+
+
+class RunNowForm(OptionalNoteForm):
+    def clean(self) -> dict[str, Any]:
+        return {**self.cleaned_data, "changes": {"available_at": None}}
 
 
 JOB_ACTIONS = {
@@ -36,6 +43,12 @@ JOB_ACTIONS = {
 }  # fmt: skip
 
 
+RUN_NOW_ACTION = {
+    "run_now": OperatorAction(
+        "run_now", "Run now", "A worker may claim the job at once, before the time for which it is scheduled.",
+        "jobs.change_workerjob", "change_job", guards.ensure_may_run_now, RunNowForm, done="Scheduled for now",
+    ),
+}  # fmt: skip
 RESUBMIT_AGAIN_ACTION = {
     "resubmit_again": OperatorAction(
         "resubmit_again", "Resubmit again", "This job was already resubmitted as another job. Both will run.",

@@ -6,7 +6,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.actions.bulk_actions import Target
-from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS, QUARANTINE_ACTIONS, RESUBMIT_AGAIN_ACTION
+from controlplane.console.actions.jobs import (
+    EXECUTION_ACTIONS,
+    JOB_ACTIONS,
+    QUARANTINE_ACTIONS,
+    RESUBMIT_AGAIN_ACTION,
+    RUN_NOW_ACTION,
+)
 from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
 from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.formatting import time_since
@@ -72,6 +78,7 @@ JOB_DECISIVE_COLUMNS = (
     "is_cancelling",
     "is_quarantined",
     "is_resubmitted",
+    "is_scheduled",
 )
 JOBS = Target(
     "job", actionable_jobs, JobListFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
@@ -92,7 +99,7 @@ QUARANTINED = Target(
 
 ACTIONS: tuple[tuple[str, Target, dict[str, OperatorAction]], ...] = (
     ("servers", SERVERS, SERVER_ACTIONS),
-    ("jobs", JOBS, JOB_ACTIONS | RESUBMIT_AGAIN_ACTION),
+    ("jobs", JOBS, JOB_ACTIONS | RUN_NOW_ACTION | RESUBMIT_AGAIN_ACTION),
     ("executions", EXECUTIONS, EXECUTION_ACTIONS),
     ("triggers", TRIGGERS, TRIGGER_ACTIONS | DELETE_ACTION),
     ("quarantine", QUARANTINED, QUARANTINE_ACTIONS),

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS, RESUBMIT_AGAIN_ACTION
+from controlplane.console.actions.job_forms import list_job_forms
+from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS, RESUBMIT_AGAIN_ACTION, RUN_NOW_ACTION
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.lanes import (
     JobChart,
@@ -49,7 +50,7 @@ from liveness.conf import conf as liveness_conf
 from liveness.selectors.heartbeats import own_outages, signs_of_life
 
 PLACES_SHOWN = 50
-OF_ONE_JOB = JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
+OF_ONE_JOB = RUN_NOW_ACTION | JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 
 
 @require_reader("job")
@@ -102,6 +103,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
             *(("jobs", action) for action in list_permitted_actions(request, OF_ONE_JOB, details)),
             *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),
         ],
+        "forms": list_job_forms(request.user, details),
         "lines": details.log or [],
         "lines_shown": LINES_SHOWN,
         "servers": {attempt.server_id: attempt.server for attempt in details.attempts.all()}.values()

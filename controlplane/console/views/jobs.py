@@ -8,6 +8,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from controlplane.console.actions.job_forms import ADD
 from controlplane.console.actions.jobs import JOB_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.formatting import (
@@ -67,6 +68,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         **present_list_page(listing, chosen),
         "jobs": [present_job(job, prospects.get(job.pk)) for job in listing.rows],
         "actions": list_permitted_actions(request, JOB_ACTIONS),
+        "may_add": request.user.has_perm(ADD),
         "folder": "jobs",
         "tab_counts": tabs,
         "url": request.build_absolute_uri("/").rstrip("/"),

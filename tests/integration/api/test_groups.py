@@ -26,7 +26,8 @@ def test_the_migrations_make_them():
 def test_a_viewer_only_views_and_an_operator_takes_every_action():
     assert member_of("viewer").get_all_permissions() == set(VIEWS.values())
     triggers = {f"jobs.{action}_trigger" for action in ("add", "change", "delete")}
-    assert member_of("operator").get_all_permissions() == set(VIEWS.values()) | triggers | operator_permissions()
+    jobs = {"jobs.add_workerjob", "jobs.change_workerjob"}
+    assert member_of("operator").get_all_permissions() == set(VIEWS.values()) | triggers | jobs | operator_permissions()
 
 
 def test_an_auditor_views_whatever_there_is_and_changes_nothing():
