@@ -21,5 +21,6 @@ def list_entries(user: Any) -> list[str]:
         entry.name
         for entry in ENTRIES
         if entry.is_open_to(kinds, is_all=is_all)
-        and (not entry.is_outside or (entry.url and (not entry.permission or user.has_perm(entry.permission))))
+        and (not entry.is_outside or entry.url)
+        and (not entry.permission or user.has_perm(entry.permission))
     ]

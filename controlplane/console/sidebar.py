@@ -35,7 +35,7 @@ class NavEntry:
     is_grave: bool = False
     """True if a count means that somebody must act."""
     permission: str = ""
-    """Permission needed for a page outside the console."""
+    """Further permission that the page needs."""
 
     @property
     def url(self) -> str:
@@ -92,8 +92,8 @@ ENTRIES = (
     NavEntry("holds", "Holds", "M4 3h3v10H4zM9 3h3v10H9z", CONTROL, shows="job", key="h", counts={"holds": "in force"}),
     NavEntry("recovery", "Manual recovery", "M3 8a5 5 0 105-5M3 3v3h3", CONTROL,
              shows="job", is_about_instance=True, key="r"),
-    NavEntry("admin:liveness_apitoken_changelist", "API tokens",
-             "M2.5 10.5a3 3 0 106 0 3 3 0 10-6 0M8 8l5-5M11 5l2 2", CONNECT, permission="liveness.view_apitoken"),
+    NavEntry("tokens", "API tokens", "M2.5 10.5a3 3 0 106 0 3 3 0 10-6 0M8 8l5-5M11 5l2 2", CONNECT, shows="server",
+             permission="liveness.view_apitoken"),
     NavEntry("controlplane-docs", "API reference", "M4 2h6l3 3v9H4zM10 2v3h3", CONNECT),
 )
 # fmt: on

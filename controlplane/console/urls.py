@@ -29,6 +29,7 @@ from controlplane.console.views import (
     saved_views,
     search,
     servers,
+    tokens,
     trigger_forms,
     triggers,
 )
@@ -87,6 +88,9 @@ urlpatterns = [
     path("alerts/mute/", alerts.mute_rule, name="alerts_mute"),
     path("alerts/unmute/", alerts.unmute_rule, name="alerts_unmute"),
     path("alerts/test/", alerts.test_channels, name="alerts_test"),
+    path("tokens/", tokens.show_tokens, name="tokens"),
+    path("tokens/add/", tokens.add_token, name="token_add"),
+    path("tokens/<uuid:token>/revoke/", tokens.revoke_token, name="token_revoke"),
     path("maintenance/", maintenance.show_maintenance, name="maintenance"),
     path("maintenance/enter/", maintenance.enter_maintenance, name="maintenance_enter"),
     path("maintenance/exit/", maintenance.exit_maintenance, name="maintenance_exit"),

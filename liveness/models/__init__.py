@@ -2,6 +2,7 @@
 
 from liveness.models.access import (
     ALL_NAMESPACES,
+    API_PREFIX,
     DEFAULT_NAMESPACE,
     OF_NAMESPACE,
     OWN_DIGEST,
@@ -17,6 +18,7 @@ from liveness.models.timelines import DatabaseTimeline, UnheardServer
 
 __all__ = [
     "ALL_NAMESPACES",
+    "API_PREFIX",
     "DEFAULT_NAMESPACE",
     "OF_NAMESPACE",
     "OWN_DIGEST",

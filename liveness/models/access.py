@@ -27,6 +27,9 @@ OF_NAMESPACE = "namespace:"
 ALL_NAMESPACES = "view_all_namespaces"
 """Codename of the permission for all namespaces."""
 
+API_PREFIX = "cp_"
+"""First characters of the text of every API token."""
+
 # These digests are no SHA-256 values, so no token text matches them. They are unique, so each token is created once.
 OWN_DIGEST = b"control plane"
 """Digest of the token of the control plane's own processes."""

@@ -29,7 +29,7 @@ from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
-from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
+from liveness.models import API_PREFIX, DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.sql import sql
@@ -40,7 +40,6 @@ REMEMBERED_LIMIT = 10_000
 """Number of API tokens that a process remembers."""
 remembered: OrderedDict[bytes, ApiToken] = OrderedDict()
 
-API_PREFIX = "cp_"
 SERVER_PREFIX = "cps_"
 SALT = "liveness.server-token"
 

@@ -19,8 +19,7 @@ from django.urls import get_resolver
 from jobs.api.sessions import operator_permissions
 from jobs.models import WorkerJob
 from jobs.permissions import VIEWS
-from liveness.models import Role
-from liveness.services import tokens
+from liveness.models import API_PREFIX, Role
 from tests.support.executions import SCRIPT, step
 from tests.support.people import employ
 
@@ -104,7 +103,7 @@ class Things:
         operator.post(f"/servers/{self.other.id}/cordon", {"note": "n"})
         self.bearers = {role: submit.client.token if role == Role.CLIENT else api(role).token for role in Role}
         self.bearers |= {"itself": self.own.token, "another server": self.other.token}
-        self.bearers |= {"a wrong token": tokens.API_PREFIX + "wrong", "a wrong server token": self.own.token + "x"}
+        self.bearers |= {"a wrong token": API_PREFIX + "wrong", "a wrong server token": self.own.token + "x"}
         self.visitor = self.session(User.objects.create_user("visitor"))
         self.root = self.session(User.objects.create_superuser("root"))
         Group.objects.create(name="group")
@@ -138,7 +137,7 @@ class Things:
             "<uuid:server>": self.own.id, "<uuid:job>": self.job, "<uuid:execution>": self.execution,
             "<uuid:trigger>": self.trigger, "<uuid:batch>": self.job, "<str:step>": "a",
             "<slug:name>": "fail-stale-running", "<path:pattern>": "customer:*", "<str:signal>": "go",
-            "<uuid:hold>": self.hold, "<uuid:backfill>": self.backfill,
+            "<uuid:hold>": self.hold, "<uuid:backfill>": self.backfill, "<uuid:token>": self.job,
             "<path:object_id>": str(row.pk if row else self.job), "<id>": str(row and row.pk),
             "<path:content_type_id>": str(ContentType.objects.get_for_model(WorkerJob).pk),
             "^api/": "api/v2/jobs", "^(?P<app_label>liveness|jobs|auth)/$": "jobs/", "(?P<url>.*)$": "nothing/is/here",
