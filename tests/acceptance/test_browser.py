@@ -115,7 +115,7 @@ def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
     eventually(lambda: site.job(job)["state"] == "RUNNING", why="it runs")
     site.go(page, site.server_page(page, "to-drain"))
     page.locator(".actions a", has_text="Drain").click()
-    assert "continues; its server returns it at the deadline" in page.inner_text("main")
+    page.get_by_text("continues; its server returns it at the deadline").wait_for()
     page.fill("textarea[name=note]", "a new disk")
     page.locator("[data-for=deadline]").get_by_role("button", name="5m", exact=True).click()
     assert page.input_value("input[name=deadline]") == "5m"

@@ -7,13 +7,13 @@
     if (field) field.setAttribute("list", known.id);
   }
   // A click on a preset fills in its value.
-  for (const presets of document.querySelectorAll(".presets")) {
-    presets.hidden = false;
-    presets.addEventListener("click", (event) => {
-      const preset = event.target.closest("button");
-      if (preset) presets.parentElement.querySelector(`[name="${presets.dataset.for}"]`).value = preset.textContent;
-    });
-  }
+  for (const presets of document.querySelectorAll(".presets")) presets.hidden = false;
+  document.addEventListener("click", (event) => {
+    const preset = event.target.closest(".presets button");
+    if (!preset) return;
+    const { parentElement: field, dataset } = preset.parentElement;
+    field.querySelector(`[name="${dataset.for}"]`).value = preset.textContent;
+  });
   // On a phone, close the filter so that the rows come first. Its summary shows the chosen values.
   const filters = document.querySelector(".filters");
   if (filters && matchMedia("(max-width: 767px)").matches && !filters.querySelector(".errorlist")) filters.open = false;
