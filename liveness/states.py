@@ -70,6 +70,7 @@ class Subject(Described):
     LIMIT = "limit", "A limit, by the pattern of its rule."
     BRAKE = "brake", "The brake on one type of server."
     HOLD = "hold", "A hold of work, by its id."
+    INCIDENT = "incident", "An incident of an alert rule, by its id."
     INSTANCE = "instance", "The whole control plane."
 
 

@@ -79,7 +79,7 @@ ENTRIES = (
              below=("trigger", "trigger_form")),
     NavEntry("trends", "Trends", "M2 12l4-5 3 3 5-7", shows="job", is_about_instance=True),
     NavEntry("alerts", "Alerts", "M4 11V7a4 4 0 018 0v4l1 1H3zM7 14h2", RESPOND, is_about_instance=True, key="l",
-             counts={"incidents": "open"}, is_grave=True),
+             below=("incident",), counts={"incidents": "open"}, is_grave=True),
     NavEntry("answers", "Answers", "M2.5 3h11v8h-6l-3 3v-3h-2zM5 6h6M5 8.5h4", RESPOND, shows="execution", key="w",
              below=("answer",), counts={"answers": "waiting for a person"}),
     NavEntry("quarantine", "Quarantine", "M8 2l6 3v4c0 3-3 4.5-6 5-3-.5-6-2-6-5V5z", RESPOND, shows="job", key="q",

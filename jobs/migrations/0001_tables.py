@@ -179,8 +179,12 @@ class Migration(migrations.Migration):
                 ('updates', models.IntegerField(db_default=0, help_text='Number of messages about further items.')),
                 ('updated_at', models.DateTimeField(help_text='Time of the last of these messages.', null=True)),
                 ('ended_at', models.DateTimeField(null=True)),
+                ('acknowledged_at', models.DateTimeField(null=True)),
+                ('acknowledged_by', models.TextField(db_default='', help_text='Person who acknowledged it; empty: nobody yet.')),
+                ('owner', models.TextField(db_default='', help_text='Person who handles it; empty: nobody.')),
             ],
             options={
+                'permissions': [('handle_incident', 'Can acknowledge incidents, assign them and comment on them')],
                 'default_permissions': (),
                 'indexes': [models.Index(fields=['ended_at'], name='incident_by_end')],
                 'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('rule', 'subject'), name='incident_open_once')],

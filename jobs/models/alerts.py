@@ -29,8 +29,12 @@ class Incident(models.Model):
     updates = models.IntegerField(db_default=0, help_text="Number of messages about further items.")
     updated_at = models.DateTimeField(null=True, help_text="Time of the last of these messages.")
     ended_at = models.DateTimeField(null=True)
+    acknowledged_at = models.DateTimeField(null=True)
+    acknowledged_by = models.TextField(db_default="", help_text="Person who acknowledged it; empty: nobody yet.")
+    owner = models.TextField(db_default="", help_text="Person who handles it; empty: nobody.")
 
     class Meta:
+        permissions = [("handle_incident", "Can acknowledge incidents, assign them and comment on them")]
         constraints = [
             models.UniqueConstraint(
                 fields=["rule", "subject"], condition=Q(ended_at__isnull=True), name="incident_open_once"

@@ -7,6 +7,10 @@ from uuid import UUID
 from django.db.models import BooleanField, ExpressionWrapper, F, Func, JSONField, Q, QuerySet
 
 from jobs.models import AlertMessage, AlertMute, Incident
+from liveness.models import ServerEvent
+from liveness.states import Subject
+
+EVENTS_SHOWN = 200
 
 MESSAGES = """(
     select coalesce(jsonb_agg(jsonb_build_object(
@@ -27,6 +31,18 @@ def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Inc
         incidents = incidents.filter(ended_at__isnull=False, pk__lt=before)
     has_ended = ExpressionWrapper(Q(ended_at__isnull=False), output_field=BooleanField())
     return incidents.order_by(has_ended, "-pk")[:limit]
+
+
+def incident_details(incident: UUID) -> Incident | None:
+    """Return an incident with its `messages`, or None if it does not exist."""
+    messages = Func(F("pk"), template=MESSAGES, output_field=JSONField())
+    return Incident.objects.filter(pk=incident).annotate(messages=messages).first()
+
+
+def events_of_incident(incident: UUID) -> list[ServerEvent]:
+    """Return the latest actions of people on an incident, oldest first."""
+    events = ServerEvent.objects.filter(subject_type=Subject.INCIDENT, subject_id=str(incident))
+    return list(events.order_by("-pk")[:EVENTS_SHOWN])[::-1]
 
 
 def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:

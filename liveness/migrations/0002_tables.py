@@ -256,7 +256,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['id'],
                 'indexes': [models.Index(fields=['server_id', 'id'], name='serverevent_of_server'), models.Index(fields=['at'], name='serverevent_by_time'), models.Index(condition=models.Q(('subject_type', liveness.states.Subject['SERVER']), _negated=True), fields=['subject_type', 'subject_id', 'id'], name='serverevent_of_subject'), models.Index(condition=models.Q(('action', ''), ('to_state__in', [liveness.states.ServerState['DISCONNECTED'], liveness.states.ServerState['ERROR']])), fields=['at'], name='serverevent_of_loss'), models.Index(fields=['server_name'], name='serverevent_by_name')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('subject_type__in', [liveness.states.Subject['ATTEMPTS'], liveness.states.Subject['BRAKE'], liveness.states.Subject['EXECUTION'], liveness.states.Subject['HOLD'], liveness.states.Subject['INSTANCE'], liveness.states.Subject['JOB'], liveness.states.Subject['LIMIT'], liveness.states.Subject['SERVER'], liveness.states.Subject['TOKEN'], liveness.states.Subject['TRIGGER']])), name='serverevent_subject')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('subject_type__in', [liveness.states.Subject['ATTEMPTS'], liveness.states.Subject['BRAKE'], liveness.states.Subject['EXECUTION'], liveness.states.Subject['HOLD'], liveness.states.Subject['INCIDENT'], liveness.states.Subject['INSTANCE'], liveness.states.Subject['JOB'], liveness.states.Subject['LIMIT'], liveness.states.Subject['SERVER'], liveness.states.Subject['TOKEN'], liveness.states.Subject['TRIGGER']])), name='serverevent_subject')],
             },
         ),
         pgtrigger.migrations.AddTrigger(

@@ -16,6 +16,7 @@ log = structlog.get_logger()
 
 NAMED_WITH_TYPE = (
     states.Subject.JOB, states.Subject.EXECUTION, states.Subject.TRIGGER, states.Subject.HOLD, states.Subject.TOKEN,
+    states.Subject.INCIDENT,
 )  # fmt: skip
 """Types that are part of the name for people."""
 OPERATOR = f"{Mover.OPERATOR}:"

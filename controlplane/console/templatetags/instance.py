@@ -85,6 +85,8 @@ def subject(context: template.Context, event: Any) -> SafeString:
     """Return the subject of an event, as a link if it has a page."""
     of = ActionSubject(SubjectType(event.subject_type), event.subject_id, event.subject_name)
     label = str(of) or "the whole instance"
+    if of.type == SubjectType.INCIDENT:
+        return formatting.link_to(formatting.page_url("incident", event.subject_id), label)
     return link(context, of.type.value, event.subject_id, label) if of.type in PAGES else conditional_escape(label)
 
 
