@@ -5,10 +5,12 @@ from playwright.sync_api import expect
 
 from tests.support import browser
 
+pytestmark = pytest.mark.acceptance
+
 
 @pytest.fixture(scope="module")
-def running():
-    with browser.site() as site:
+def running(tmp_path_factory):
+    with browser.site(tmp_path_factory.mktemp("dialogs")) as site:
         yield site
 
 
