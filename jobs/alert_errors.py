@@ -10,6 +10,20 @@ class IncidentUnknown(Problem):
     code = "not_found"
 
 
+class ChannelUnknown(Problem):
+    """The channel does not exist, or it was removed."""
+
+    status = 404
+    code = "not_found"
+
+
+class ImpossibleChannel(Problem):
+    """No message could be sent over this channel."""
+
+    status = 400
+    code = "invalid"
+
+
 class IncidentEnded(Problem):
     """The incident has ended, so there is nothing to acknowledge."""
 

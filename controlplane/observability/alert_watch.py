@@ -5,7 +5,7 @@ import threading
 import structlog
 
 from controlplane.core.database import connection
-from jobs.services import alert_channels, alerts
+from jobs.services import alerts
 from liveness.conf import conf
 from liveness.selectors.clock import clock_ages, is_check_late
 
@@ -15,8 +15,8 @@ watches: list[threading.Thread] = []
 
 
 def begin_watch() -> None:
-    """Start the watch once per process, in a thread, if there are alert channels."""
-    if watches or not alert_channels.list_channels():
+    """Start the watch once per process, in a thread."""
+    if watches:
         return
     watch = threading.Thread(target=watch_checks, name="alert-watch", daemon=True)
     watches.append(watch)

@@ -22,6 +22,18 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name='AlertChannel',
+            fields=[
+                ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
+                ('kind', models.TextField(help_text='webhook, email or apprise')),
+                ('address', models.TextField(help_text='May contain a password or a token.')),
+                ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
+            ],
+            options={
+                'default_permissions': ('add', 'delete'),
+            },
+        ),
+        migrations.CreateModel(
             name='AlertMute',
             fields=[
                 ('rule', models.TextField(help_text='`all`: every rule.', primary_key=True, serialize=False)),
@@ -537,7 +549,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
                 ('event', models.TextField(help_text='opened, updated, ended or test')),
                 ('number', models.IntegerField(db_default=0, help_text='Number of an update within its incident.')),
-                ('channel', models.TextField(help_text='webhook, email or apprise, with the number of the address.')),
+                ('channel', models.TextField(help_text='Name of the channel, like `webhook 1`.')),
                 ('payload', models.JSONField()),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
                 ('next_try_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp(), help_text='Null: it was sent, or sending has failed finally.', null=True)),

@@ -5,7 +5,7 @@ its steps without an attempt (BLOCKED, or running a child), changes under the lo
 (jobs/services/propagation.py).
 """
 
-from jobs.models.alerts import AlertMessage, AlertMute, Incident
+from jobs.models.alerts import AlertChannel, AlertMessage, AlertMute, Incident
 from jobs.models.attempts import Attempt, LateReport, LogLine
 from jobs.models.batches import Batch, BatchItem
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
@@ -20,6 +20,7 @@ from jobs.models.tasks import TaskTally
 from jobs.models.triggers import Backfill, Trigger, TriggerSlot
 
 __all__ = [
+    "AlertChannel",
     "AlertMessage",
     "AlertMute",
     "Attempt",

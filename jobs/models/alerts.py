@@ -54,7 +54,7 @@ class AlertMessage(models.Model):
     incident = models.ForeignKey(Incident, models.CASCADE, null=True, help_text="Null: a test message.")
     event = models.TextField(help_text="opened, updated, ended or test")
     number = models.IntegerField(db_default=0, help_text="Number of an update within its incident.")
-    channel = models.TextField(help_text="webhook, email or apprise, with the number of the address.")
+    channel = models.TextField(help_text="Name of the channel, like `webhook 1`.")
     payload = models.JSONField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     next_try_at = models.DateTimeField(
@@ -75,6 +75,25 @@ class AlertMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event} over {self.channel}"
+
+
+class AlertChannel(models.Model):
+    """Channel of alert messages that a person added. Those in the settings are not stored."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    kind = models.TextField(help_text="webhook, email or apprise")
+    address = models.TextField(help_text="May contain a password or a token.")
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+
+    class Meta:
+        default_permissions = ("add", "delete")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {str(self.pk)[-12:]}"
 
 
 class AlertMute(models.Model):

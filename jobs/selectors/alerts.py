@@ -6,7 +6,9 @@ from uuid import UUID
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Func, JSONField, Q, QuerySet
 
-from jobs.models import AlertMessage, AlertMute, Incident
+from controlplane.core.json_bodies import read_json
+from jobs.models import AlertChannel, AlertMessage, AlertMute, Incident
+from jobs.sql import sql
 from liveness.models import ServerEvent
 from liveness.states import Subject
 
@@ -48,6 +50,13 @@ def events_of_incident(incident: UUID) -> list[ServerEvent]:
 def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:
     """Return the stored messages, latest first."""
     return AlertMessage.objects.filter(matching).select_related("incident").order_by("-pk")[:limit]
+
+
+def channels_and_time() -> tuple[list[AlertChannel], datetime]:
+    """Return the channels that people added, and the time of the database, in one query."""
+    row = sql.read_channels.fetch_only_row()
+    channels = [AlertChannel(**{**fields, "id": UUID(fields["id"])}) for fields in read_json(row.channels)]
+    return channels, row.now
 
 
 def mutes(now: datetime) -> dict[str, Any]:

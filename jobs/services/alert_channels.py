@@ -3,9 +3,9 @@
 import json
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from django.core.mail import EmailMessage, get_connection
 
 from controlplane.agent.secrets.mask import SecretMask
 from jobs.conf import alerts_conf
+from jobs.models import AlertChannel
 from jobs.services.alert_calls import NotSent, call_url, mask_of_address
 from jobs.services.alert_texts import describe_message, write_for_service
 
@@ -32,31 +33,55 @@ class NoSuchChannel(NotSent):
     is_final = True
 
 
-def list_channels() -> list[str]:
-    """Return the channels in the settings."""
+class Channel(NamedTuple):
+    kind: str
+    address: str
+    row: AlertChannel | None = None
+    """None if it is in the settings."""
+
+
+def read_channels(added: Iterable[AlertChannel] | None = None) -> dict[str, Channel]:
+    """Return the channels by name: those in the settings, then those that people added.
+
+    The latter are read from the database, unless the caller has read them.
+    """
+    rows = AlertChannel.objects.order_by("pk") if added is None else added
     settings = alerts_conf()
-    return [
-        *(f"webhook {number}" for number, _ in enumerate(settings.webhook_urls.split(), 1)),
-        # Each address is a separate channel, because a server may refuse some addresses of an e-mail and accept others.
-        *(f"email {number}" for number, _ in enumerate(settings.email_to.split(), 1)),
-        *(f"apprise {number}" for number, _ in enumerate(settings.apprise_urls.split(), 1)),
-    ]
+    # Each address is a separate channel, because a server may refuse some addresses of an e-mail and accept others.
+    given = {"webhook": settings.webhook_urls, "email": settings.email_to, "apprise": settings.apprise_urls}
+    channels = {
+        f"{kind} {number}": Channel(kind, address)
+        for kind, addresses in given.items()
+        for number, address in enumerate(addresses.split(), 1)
+    }
+    return channels | {row.name: Channel(row.kind, row.address, row) for row in rows}
+
+
+def list_channels() -> list[str]:
+    """Return the names of all channels."""
+    return list(read_channels())
+
+
+def describe_address(kind: str, address: str) -> str:
+    """Return an address as people may see it: an e-mail address whole, any other without its secret parts."""
+    if kind == "email":
+        return address
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.hostname}/…" if kind == "webhook" else f"{parts.scheme}://…"
 
 
 def send_message(channel: str, id: UUID, event: str, payload: dict[str, Any]) -> None:
     """Send a message over a channel. Raises NotSent."""
-    if channel not in list_channels():
-        raise NoSuchChannel(f"The channel {channel!r} is not in the settings any more.")
-    kind, _, number = channel.partition(" ")
-    settings = alerts_conf()
-    addresses = {"webhook": settings.webhook_urls, "email": settings.email_to, "apprise": settings.apprise_urls}
-    address = addresses[kind].split()[int(number) - 1]
+    found = read_channels().get(channel)
+    if found is None:
+        raise NoSuchChannel(f"The channel {channel!r} was removed.")
+    kind, address, _ = found
     send: Callable[[], None] = {
         "webhook": lambda: post_webhook(address, id, payload),
         "email": lambda: send_mail(address, id, payload),
         "apprise": lambda: notify_apprise(address, payload),
     }[kind]
-    hidden = settings.email_url or "" if kind == "email" else address
+    hidden = alerts_conf().email_url or "" if kind == "email" else address
     call_with_timeout(channel, send, mask_of_address(hidden, has_host=kind != "apprise"))
 
 

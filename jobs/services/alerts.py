@@ -93,8 +93,8 @@ def send_leased(message: LeasedMessage) -> str | None:
     return error
 
 
-def write_test() -> list[AlertMessage]:
-    """Store a test message for each channel. It is sent with the next due messages."""
+def write_test(only: str | None = None) -> list[AlertMessage]:
+    """Store a test message for each channel, or for `only` one. It is sent with the next due messages."""
     payload = {
         "type": "test",
         "timestamp": datetime.now(UTC).isoformat(),
@@ -106,7 +106,8 @@ def write_test() -> list[AlertMessage]:
             "summary": "This is a test alert.",
         },
     }
-    return [AlertMessage.objects.create(event="test", channel=channel, payload=payload) for channel in list_channels()]
+    channels = list_channels() if only is None else [only]
+    return [AlertMessage.objects.create(event="test", channel=channel, payload=payload) for channel in channels]
 
 
 def send_test() -> dict[str, str]:

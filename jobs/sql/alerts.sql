@@ -226,6 +226,14 @@ old_messages as (
 delete from jobs_incident i where i.ended_at < clock_timestamp() - make_interval(secs => %(kept)s)
 returning i.id
 
+-- statement: read_channels
+-- Read the time and the channels that people added, for the page of alerts.
+-- returns: now timestamptz, channels jsonb
+-- row: AddedChannels
+select clock_timestamp() as now,
+       (select coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'kind', c.kind, 'address', c.address) order by c.id), '[]')
+          from jobs_alertchannel c) as channels
+
 -- statement: mute_alerts
 -- Mute a rule for `seconds` seconds, so that it sends no messages; 0 ends the mute.
 -- takes: rule text, seconds float8, by text, note text

@@ -56,6 +56,7 @@ class JobsStatements(Statements):
     lease_message: Statement[alerts.LeasedMessage]
     note_delivery: Statement[alerts.NotedDelivery]
     delete_old_alerts: Statement[IdRow]
+    read_channels: Statement[alerts.AddedChannels]
     mute_alerts: Statement[alerts.MutedAlerts]
     queue_backfill: Statement[backfills.BackfillSlot]
     find_running_backfills: Statement[IdRow]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from django import forms
 from django.core.exceptions import ValidationError
 
 from controlplane.console.actions.fields import DurationField
@@ -32,6 +33,27 @@ TEST = AlertAction(
     "test", "Send a test", "A test message for each channel is added to the outbox and sent at the next check. "
     "The alerts page shows the result.",
 )  # fmt: skip
+
+
+ADD_CHANNEL = AlertAction(
+    "add", "Add channel", "Messages about incidents that begin from now on are also sent there. The address is stored "
+    "in the database.",
+)  # fmt: skip
+REMOVE_CHANNEL = AlertAction(
+    "remove", "Remove", "No more messages are sent over this channel. Its waiting messages are given up.",
+    is_grave=True,
+)  # fmt: skip
+ADD_PERMISSION, REMOVE_PERMISSION = "jobs.add_alertchannel", "jobs.delete_alertchannel"
+
+
+class ChannelForm(OptionalNoteForm):
+    field_order = ("kind", "address", "note")
+    kind = forms.ChoiceField(
+        choices=[("webhook", "webhook (signed)"), ("email", "e-mail"), ("apprise", "chat (Apprise)")]
+    )
+    address = forms.CharField(
+        max_length=2000, help_text="Like https://example.org/hook, ops@example.org or slack://TokenA/TokenB/TokenC."
+    )
 
 
 class MuteForm(OptionalNoteForm):

@@ -11,7 +11,16 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.alerts import MUTE, PERMISSION, TEST, UNMUTE, AlertAction, MuteForm
+from controlplane.console.actions.alerts import (
+    ADD_PERMISSION,
+    MUTE,
+    PERMISSION,
+    REMOVE_PERMISSION,
+    TEST,
+    UNMUTE,
+    AlertAction,
+    MuteForm,
+)
 from controlplane.console.actions.bulk_actions import render_confirmation
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.formatting import time_since, time_until
@@ -20,9 +29,9 @@ from controlplane.console.selectors.filters.activity import IncidentFilter
 from controlplane.console.selectors.listing import link_to_older
 from controlplane.core.ids import parse_uuid
 from jobs.conf import alerts_conf
-from jobs.selectors.alerts import incidents_page, latest_messages, mutes
+from jobs.selectors.alerts import channels_and_time, incidents_page, latest_messages, mutes
 from jobs.services import alerts
-from jobs.services.alert_channels import list_channels
+from jobs.services.alert_channels import Channel, describe_address, list_channels, read_channels
 from liveness.selectors.clock import database_time
 
 INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
@@ -50,7 +59,7 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
     """Show incidents (open ones first), rules, mutes and the outbox, limited to the rules that the user may view."""
     chosen = IncidentFilter(request.GET)
     before = parse_uuid(request.GET.get("before"))
-    now = database_time()
+    added, now = channels_and_time()
     known = [rule for rule, (what, _) in RULES.items() if what in viewable(request.user)]
     muted = mutes(now)
     until = {rule: time_until(mute.until, now) for rule, mute in muted.items()}
@@ -78,7 +87,9 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
         "all_muted": muted.get(EVERY_RULE),
         "now": now,
         "until": until,
-        "channels": list_channels(),
+        "channels": [present_channel(name, channel) for name, channel in read_channels(added).items()],
+        "may_add_channel": request.user.has_perm(ADD_PERMISSION),
+        "may_remove_channel": request.user.has_perm(REMOVE_PERMISSION),
         "outbox": [present_message(row, now) for row in outbox],
         "may": "server" in viewable(request.user) and request.user.has_perm(PERMISSION),
     }
@@ -114,6 +125,10 @@ def list_told(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(told) == 2 and told[0]["sent"] == told[1]["sent"] and not (told[0]["unsent"] or told[1]["unsent"]):
         return [{**told[0], "event": "opened, ended"}]
     return told
+
+
+def present_channel(name: str, channel: Channel) -> dict[str, Any]:
+    return {"name": name, "address": describe_address(channel.kind, channel.address), "row": channel.row}
 
 
 def present_message(row: Any, now: datetime) -> dict[str, Any]:
@@ -153,16 +168,21 @@ def unmute_rule(request: HttpRequest) -> HttpResponse:
 
 @require_reader("server", FORM_METHODS, about_instance=True)
 def test_channels(request: HttpRequest) -> HttpResponse:
-    """Write a test message for each channel to the outbox, so that a slow receiver does not block this request."""
+    """Write a test message for each channel, or for that in `?channel=`, to the outbox.
+
+    The message is sent later, so that a slow receiver does not block this request.
+    """
     require_permission(request, PERMISSION)
-    channels = list_channels()
+    channels, only = list_channels(), request.GET.get("channel")
+    if only is not None:
+        channels = [name for name in channels if name == only]
     form = forms.Form(request.POST if request.method == "POST" else None)
     if not form.is_valid() or not channels:
         return render_confirmation(
-            request, "Send a test", TEST, form, reverse("instance:alerts"), tab="alerts", noun="message",
-            would=len(channels), total=len(channels),
+            request, f"Send a test{f': {only}' if only else ''}", TEST, form, reverse("instance:alerts"), tab="alerts",
+            noun="message", would=len(channels), total=len(channels),
         )  # fmt: skip
-    alerts.write_test()
+    alerts.write_test(only)
     return finish(request, TEST, "", "", f"Test messages for {', '.join(channels)} were added to the outbox.")
 
 

@@ -48,5 +48,10 @@ class NotedDelivery(NamedTuple):
     next_try_at: datetime | None
 
 
+class AddedChannels(NamedTuple):
+    now: datetime
+    channels: str
+
+
 class MutedAlerts(NamedTuple):
     until: datetime
