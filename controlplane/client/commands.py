@@ -221,7 +221,10 @@ def act(client: Client, given: Namespace, out: Output) -> int:
     finders = {"job": find_job, "execution": find_execution, "trigger": find_trigger}
     kind = next(name for name in finders if hasattr(given, name))
     targets = [finders[kind](client, target) for target in getattr(given, kind)]
-    more = {"reason": given.reason} if given.command == "fail" else {}
+    if getattr(given, "inputs", None) is not None:
+        given.inputs = parse_json(given.inputs, "--inputs")
+    names = {"fail": ("reason",), "restart": ("from_step", "inputs")}.get(given.command, ())
+    more = {name: value for name in names if (value := getattr(given, name)) is not None}
     return _each(targets, lambda target: calls[given.command](target, note=given.note, **more), out)
 
 

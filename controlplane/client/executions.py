@@ -58,10 +58,19 @@ class ExecutionCalls(JobCalls):
         answer = self.call("POST", f"/executions/{id_of(execution)}/rerun", {"note": note}, key=new_key())
         return cast(Execution, answer)
 
-    def restart_execution(self, execution: Reference, note: str = "") -> Execution:
-        """Run the failed steps again, in a new execution that keeps the completed steps."""
-        answer = self.call("POST", f"/executions/{id_of(execution)}/restart", {"note": note}, key=new_key())
-        return cast(Execution, answer)
+    def restart_execution(
+        self, execution: Reference, note: str = "", *, from_step: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> Execution:  # fmt: skip
+        """Run the failed steps again, in a new execution that keeps the completed steps.
+
+        `from_step` is the key of a step that runs again with its dependents, even if it completed. `inputs` replace the
+        inputs of the execution.
+        """
+        body: dict[str, Any] = {"note": note}
+        body |= {} if from_step is None else {"from_step": from_step}
+        body |= {} if inputs is None else {"inputs": dict(inputs)}
+        return cast(Execution, self.call("POST", f"/executions/{id_of(execution)}/restart", body, key=new_key()))
 
     def send_signal(
         self, name: str, body: Any = None, *, key: str | None = None, namespace: str | None = None

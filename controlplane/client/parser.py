@@ -113,6 +113,9 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         target = {"evaluate": "triggers"}.get(name, "executions" if name in OF_EXECUTIONS else "jobs")
         add = command(name, commands.act, help, target)
         add("--note", default="", help="reason, recorded with your name and the time")
+        if name == "restart":
+            add("--from-step", metavar="KEY", help="also run this step and its dependents again")
+            add("--inputs", metavar="JSON", help="inputs of the new execution")
         if name == "fail":
             add("--reason", default="", help="message of the job's error (default: the note)")
     _add_changes(command)

@@ -21,6 +21,7 @@ from jobs.api.serializers.executions import (
     ExecutionRequest,
 )
 from jobs.api.serializers.jobs import JobAnswer, NoteRequest
+from jobs.api.serializers.restarts import RestartRequest
 from jobs.api.serializers.waits import AnswerRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
@@ -93,10 +94,13 @@ class RerunExecutionView(Intervention):
 class RestartExecutionView(Intervention):
     """`POST /executions/{id}/restart`."""
 
-    @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
+    @extend_schema(parameters=[KEY], request=RestartRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
-        """Run an execution again from where it failed, as a new execution. Steps that had completed are kept."""
-        body = self.validated_body(request, NoteRequest)
+        """Run an execution again from where it failed, as a new execution. Steps that had completed are kept.
+
+        With `from_step`, that step and its dependents run again too. With `inputs`, the new execution has other inputs.
+        """
+        body = self.validated_body(request, RestartRequest)
         begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 

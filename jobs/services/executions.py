@@ -177,13 +177,14 @@ def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
     ]
 
 
-def list_steps_to_restart(executions: list[UUID]) -> dict[UUID, dict[str, StepToRestart]]:
+def list_steps_to_restart(executions: list[UUID], from_step: str | None = None) -> dict[UUID, dict[str, StepToRestart]]:
     """Return the steps from which a restart of each execution continues, by key.
 
-    Empty for an execution whose steps all completed: it begins from the start again.
+    `from_step` is the key of a step that runs again, with its dependents, although it completed. Empty for an execution
+    whose steps all completed: it begins from the start again.
     """
     steps: dict[UUID, dict[str, StepToRestart]] = {execution: {} for execution in executions}
-    for row in sql.list_steps_to_restart.fetch_rows(executions=executions) if executions else []:
+    for row in sql.list_steps_to_restart.fetch_rows(executions=executions, from_step=from_step) if executions else []:
         steps[row.execution][row.step] = row
     return {id: {} if all(row.is_kept for row in rows.values()) else rows for id, rows in steps.items()}
 

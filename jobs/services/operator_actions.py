@@ -34,8 +34,13 @@ def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
     return reruns.rerun_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
 
 
-def restart_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
-    return reruns.restart_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
+def restart_execution(
+    execution: UUID, by: str, note: str, key: str, from_step: str | None = None, inputs: dict[str, Any] | None = None
+) -> UUID:
+    key_of_execution = derive_idempotency_key(key, execution)
+    return reruns.restart_execution(execution, by, key=key_of_execution, note=note, from_step=from_step, inputs=inputs)[
+        0
+    ]
 
 
 def evaluate_trigger(trigger: UUID, by: str, note: str, key: str) -> None:

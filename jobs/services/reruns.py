@@ -8,15 +8,18 @@ import structlog
 from django.utils import timezone
 
 from controlplane.core.transactions import retried_atomic
-from jobs.errors import ExecutionEnded, ExecutionUnknown, KeyTaken, TryAgain
+from jobs.errors import ExecutionEnded, ExecutionUnknown, ImpossibleChange, KeyTaken, TryAgain
 from jobs.models import Execution
 from jobs.services import guards
-from jobs.services.execution_rows import ExecutionPlan
+from jobs.services.changes import show_value
+from jobs.services.execution_rows import PAYLOAD_BYTES_LIMIT, ExecutionPlan, count_payload_bytes
 from jobs.services.executions import begin_executions, list_steps_to_restart
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
+
+STEPS_NAMED = 20
 
 
 def rerun_execution(
@@ -31,20 +34,36 @@ def rerun_execution(
 
 
 def restart_execution(
-    execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
+    execution: UUID,
+    by: str,
+    owner: UUID | None = None,
+    key: str | None = None,
+    *,
+    note: str = "",
+    from_step: str | None = None,
+    inputs: dict[str, Any] | None = None,
 ) -> tuple[UUID, bool]:
     """Run an execution again from where it failed or was cancelled. Return its new id, and whether it is new.
 
     Completed steps are kept with their output, unless they depend on a step that did not complete. The same applies to
-    child executions. Everything else is as in `rerun_execution`. Also raise ExecutionEnded if there is nothing to
-    restart.
+    child executions. `from_step` is the key of a step that runs again with its dependents even if it completed.
+    `inputs` replace those of the execution; kept steps keep the output that they have. Everything else is as in
+    `rerun_execution`. Also raise ExecutionEnded if there is nothing to restart, and ImpossibleChange.
     """
-    return begin_again(execution, by, owner, key, note, is_restart=True)
+    return begin_again(execution, by, owner, key, note, is_restart=True, from_step=from_step, inputs=inputs)
 
 
 @retried_atomic
 def begin_again(
-    execution: UUID, by: str, owner: UUID | None, key: str | None, note: str, *, is_restart: bool
+    execution: UUID,
+    by: str,
+    owner: UUID | None,
+    key: str | None,
+    note: str,
+    *,
+    is_restart: bool,
+    from_step: str | None = None,
+    inputs: dict[str, Any] | None = None,
 ) -> tuple[UUID, bool]:
     reached = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner}))
     before = reached.select_for_update(no_key=True).first()
@@ -52,16 +71,21 @@ def begin_again(
         raise ExecutionUnknown
     if before.loop is not None:
         raise ExecutionEnded("This execution runs the items of a step. Run the execution of that step again instead.")
-    (guards.ensure_may_restart_execution if is_restart else guards.ensure_may_rerun_execution)(before)
+    is_by_failure = is_restart and from_step is None
+    (guards.ensure_may_restart_execution if is_by_failure else guards.ensure_may_rerun_execution)(before)
     if key is not None and (known := find_begun_again(before, key, is_restart)):
         return known, False
-    steps = list_steps_to_restart([execution])[execution] if is_restart else {}
+    definition = drop_past_deadlines(before.definition)
+    if inputs is not None:
+        definition["inputs"] = inputs
+    refuse_impossible_restart(definition, from_step, inputs)
+    steps = list_steps_to_restart([execution], from_step)[execution] if is_restart else {}
     if is_restart and not steps:
         raise ExecutionEnded(f"All steps of this {before.state} execution completed: run it again instead.")
     plan = ExecutionPlan(
-        drop_past_deadlines(before.definition),
+        definition,
         before.owner_id,
-        before.inputs,
+        before.inputs if inputs is None else inputs,
         before.namespace,
         key=key,
         rerun_of=before.pk,
@@ -69,13 +93,38 @@ def begin_again(
     )
     if begun := begin_executions([plan], is_limited=owner is not None):
         action = "restart_execution" if is_restart else "rerun_execution"
-        record_action(action, by, note, ActionSubject(SubjectType.EXECUTION, before.pk, before.name))
+        changes = describe_changes(before, from_step, inputs)
+        record_action(action, by, note, ActionSubject(SubjectType.EXECUTION, before.pk, before.name), changes=changes)
         log.info("Execution begun again", execution=str(execution), new=str(begun[0]), actor=by, reason=note)
         return begun[0], True
     holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
     if holder is None:
         raise TryAgain
     raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(holder.pk))
+
+
+def refuse_impossible_restart(definition: dict[str, Any], from_step: str | None, inputs: dict[str, Any] | None) -> None:
+    """Raise ImpossibleChange if the execution has no such step, or if the inputs are too large for it."""
+    keys = [step["key"] for step in definition["steps"]]
+    if from_step is not None and from_step not in keys:
+        few = ", ".join(keys[:STEPS_NAMED]) + (" …" if len(keys) > STEPS_NAMED else "")
+        raise ImpossibleChange(f"The execution has no step {from_step!r}. Its steps are {few}.")
+    if inputs is not None and (size := count_payload_bytes(definition, inputs)) > PAYLOAD_BYTES_LIMIT:
+        raise ImpossibleChange(
+            f"The inputs, with their copies for steps, have {size} bytes, but may have at most {PAYLOAD_BYTES_LIMIT}."
+        )
+
+
+def describe_changes(
+    before: Execution, from_step: str | None, inputs: dict[str, Any] | None
+) -> dict[str, dict[str, Any]] | None:
+    """Return what differs from the earlier execution, for the event. None: nothing."""
+    changes: dict[str, dict[str, Any]] = {}
+    if from_step is not None:
+        changes["from_step"] = {"old": None, "new": from_step}
+    if inputs is not None and inputs != before.inputs:
+        changes["inputs"] = {"old": show_value(before.inputs), "new": show_value(inputs)}
+    return changes or None
 
 
 def find_begun_again(before: Execution, key: str, is_restart: bool) -> UUID | None:

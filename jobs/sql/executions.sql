@@ -100,25 +100,28 @@ select planned.place, new_executions.id as execution, step.id as begins,
 
 -- statement: list_steps_to_restart
 -- List the steps of ended executions from which the steps of a restart continue, and whether they are kept. Steps that
--- depend on a step that did not complete are left out, because they begin again without the earlier run. The lock
--- keeps the rows from being deleted until the restart is stored.
--- takes: executions uuid[]
+-- depend on a step that did not complete are left out, because they begin again without the earlier run. `from_step`
+-- is a step that runs again with its dependents although it completed. The lock keeps the rows from being deleted until
+-- the restart is stored.
+-- takes: executions uuid[], from_step text
 -- returns: execution uuid, step text, job uuid, is_kept bool
 -- row: StepToRestart
 with recursive ended as materialized (
-    select j.id, j.state from jobs_workerjob j where j.execution_id = any(%(executions)s::uuid[]) and not j.is_hook
+    select j.id, j.state = 'COMPLETED' and j.step is distinct from %(from_step)s::text as is_kept
+      from jobs_workerjob j where j.execution_id = any(%(executions)s::uuid[]) and not j.is_hook
 ),
 repeated_steps (id) as (
     select d.step_id
       from ended
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended.id offset 0) d
-     where ended.state <> 'COMPLETED'
+     where not ended.is_kept
      union
     select d.step_id
       from repeated_steps
      cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = repeated_steps.id offset 0) d
 )
-select j.execution_id as execution, j.step, j.id as job, j.state = 'COMPLETED' as is_kept
+select j.execution_id as execution, j.step, j.id as job,
+       j.state = 'COMPLETED' and j.step is distinct from %(from_step)s::text as is_kept
   from jobs_workerjob j
  where j.id = any(array(select id from ended where id not in (select id from repeated_steps)))
  order by j.id

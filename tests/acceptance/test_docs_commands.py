@@ -51,6 +51,7 @@ NOT_RUN = {
     ("docs/how-to/run-django-tasks.md", "controlplane-agent"): "test_django_tasks.py runs such an agent in a project",
     ("docs/how-to/run-coroutines.md", "controlplane-agent"): "test_loop_pool.py runs such an agent",
     ("docs/how-to/run-jobs-in-containers.md", "controlplane-agent"): "needs Docker; test_containers.py has stand-ins",
+    ("docs/how-to/run-several-steps.md", "controlplane restart ID"): "test_restarts.py restarts in these ways",
     ("docs/how-to/change-what-waits.md", "controlplane change ID"): "test_changes.py changes jobs in these ways",
     ("docs/how-to/change-what-waits.md", "controlplane begin-batch"): "test_changes.py begins such a batch",
     ("docs/how-to/set-deadlines.md", "curl -s localhost"): "test_deadlines.py submits such jobs",

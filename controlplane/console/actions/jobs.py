@@ -70,7 +70,7 @@ EXECUTION_ACTIONS = {
             requested="Cancellation requested",
         ),
         OperatorAction(
-            "restart", "Restart where it failed", "A new execution starts. It keeps completed steps with their outputs "
+            "restart", "Retry failed steps", "A new execution starts. It keeps completed steps with their outputs "
             "and runs the other steps and their dependents. This execution does not change.",
             "jobs.rerun_execution",
             "restart_execution", guards.ensure_may_restart_execution,

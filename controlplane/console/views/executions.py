@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from controlplane.agent.secrets.values import mask
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
@@ -76,6 +77,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     except ExecutionUnknown:
         return show_not_found(request, "execution")
     inputs, outputs = mask(row.inputs), mask(row.outputs)
+    permitted = list_permitted_actions(request, EXECUTION_ACTIONS, row)
     times, holds = fetch_result_sets(
         sql.list_step_times, sql.list_holds_of, execution=execution, kind=HoldOf.EXECUTION, value=str(execution)
     )
@@ -87,7 +89,12 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         "error": row.error,
         "holds": [] if row.finished_at else [present_hold(hold, row.now, str(execution)) for hold in holds],
         "held_back": row.held_back,
-        "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
+        "actions": [("executions", action) for action in permitted if action.name != "restart"],
+        "forms": [
+            (action.label, reverse("instance:retry", args=[execution]))
+            for action in permitted
+            if action.name == "restart"
+        ],
         "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],
         "action_events": present_action_events(row),
         "inputs": format_json(inputs) if inputs else None,

@@ -181,7 +181,7 @@ def test_an_execution_restarted_from_its_page_shows_the_kept_steps(begin, do, sh
     do("a", output=1)
     do("b", fails=True)
     page = show(run)
-    assert "Restart where it failed…" in page
+    assert "Retry failed steps…" in page
     address = f"/admin/instance/executions/restart/?pick={run.id}"
     assert "keeps completed steps" in show.browser.get(address).content.decode()
     done = show.browser.post(address, {"note": "fixed", "seen": f"{run.id} FAILED", "key": "k"})

@@ -176,3 +176,55 @@ def test_the_charts_count_a_kept_step_once(begin, do, restart):
     restart(run)
     count_history()
     assert ended() == {"completed": 1, "failed": 1}
+
+
+def restart_with(submitter, run, **body):
+    return submitter.post(f"/executions/{run.id}/restart", body)
+
+
+def test_a_restart_from_a_step_runs_it_and_its_dependents_again(begin, do, submitter):
+    run = begin(step("a"), step("b", "a"), step("c", "b"), step("aside"))
+    for key in "abc":
+        do(key)
+    do("aside")
+    assert run.state == "COMPLETED"
+    again = Run(submitter, restart_with(submitter, run, from_step="b").json()["id"])
+    assert again.states() == {"a": "COMPLETED", "b": "PENDING", "c": "BLOCKED", "aside": "COMPLETED"}
+    do("b")
+    do("c")
+    assert again.state == "COMPLETED"
+
+
+def test_a_restart_with_other_inputs_gives_them_to_the_steps_that_run_again(begin, do, submitter):
+    run = begin(step("a"), step("b", "a"), inputs={"day": 1})
+    do("a")
+    do("b", fails=True)
+    again = Run(submitter, restart_with(submitter, run, inputs={"day": 2}).json()["id"])
+    assert again.read()["inputs"] == {"day": 2}
+    assert WorkerJob.objects.get(pk=again.step("b")["job"]).payload == {"day": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "named"),
+    [
+        ({"from_step": "z"}, 400, "no step 'z'. Its steps are a, b."),
+        ({"from_step": 1}, 400, "from_step"),
+        ({"inputs": [1]}, 400, "inputs"),
+        ({"inputs": {"password": "***"}}, 400, "send the value itself"),
+    ],
+)
+def test_an_impossible_restart_is_refused_with_the_reason(begin, do, submitter, body, status, named):
+    run = begin(step("a"), step("b", "a"))
+    do("a", fails=True)
+    answer = restart_with(submitter, run, **body)
+    assert answer.status_code == status and named in str(answer.json())
+    assert Execution.objects.count() == 1
+
+
+def test_inputs_that_are_too_large_with_their_copies_are_refused(begin, do, submitter):
+    run = begin(*(step(f"s{number}") for number in range(10)))
+    do("s0", fails=True)
+    for number in range(1, 10):
+        do(f"s{number}")
+    answer = restart_with(submitter, run, inputs={"text": "x" * 900_000})
+    assert answer.status_code == 400 and "may have at most" in answer.json()["detail"]
