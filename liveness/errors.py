@@ -36,6 +36,12 @@ class WrongRole(Problem):
     code = "wrong_role"
 
 
+class NotConfigurable(Problem):
+    """The server claims no jobs, so its concurrency and tags cannot be changed here."""
+
+    code = "not_configurable"
+
+
 class WrongNamespace(Problem):
     """The caller has no access to the namespace."""
 

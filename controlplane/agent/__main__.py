@@ -44,10 +44,11 @@ def main(argv: list[str] | None = None) -> int:
     wakeup.install_handlers()
     was_known = False
     while True:
+        worker = AgentWorker(options, wakeup, was_known=was_known)
         try:
-            return AgentWorker(options, wakeup, was_known=was_known).run()
+            return worker.run()
         except ServerPurged:
-            was_known = True
+            was_known, options = True, worker.options
             continue  # the control plane has deleted this server: register again as a new one
         except InterruptedBySignal as interrupted:
             structlog.get_logger().info(f"Received {interrupted} signal")

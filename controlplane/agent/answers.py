@@ -25,7 +25,10 @@ log = structlog.get_logger()
 
 @dataclass
 class AnswerHandler:
-    """Follow the instructions and refusals of the control plane. `kill_everything` kills all code and waits for it."""
+    """Follow the instructions and refusals of the control plane.
+
+    `kill_everything` kills all code and waits for it. `adapt` takes over the slots and tags that the control plane has.
+    """
 
     name: str
     server: RegisteredServer
@@ -35,6 +38,7 @@ class AnswerHandler:
     transport: TransportThread
     shutdown: Shutdown
     kill_everything: Callable[[], None]
+    adapt: Callable[[int, list[str]], None]
     instructions: Instructions | None = None  # None until a heartbeat was answered
     is_dead: bool = False
     """The control plane has declared this server dead: it refuses all reports."""
@@ -65,6 +69,8 @@ class AnswerHandler:
         self.instructions = instructions = Instructions.parse(answer)
         self.transport.retry_now()
         self.shutdown.renew_reapers()
+        if instructions.config:
+            self.adapt(*instructions.config)
         self.attempts.ends.cancel(instructions.cancel)
         self.attempts.ends.kill_lost(instructions.lost)
         if not self.shutdown.reason:

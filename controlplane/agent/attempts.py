@@ -80,6 +80,10 @@ class AttemptTracker:
     def close_journal(self, *, is_needed: bool) -> None:
         self._journal.close(is_needed=is_needed)
 
+    def change_slots(self, slots: int) -> None:
+        """Hold at most this many attempts from now on. Running ones continue."""
+        self._table.slots = self._ahead.slots = slots
+
     @property
     def free_slots(self) -> int:
         """Slots for which a job must be claimed."""

@@ -14,7 +14,7 @@ class ClaimsAhead:
     """Main thread only. `most` is the limit of jobs; 0 means that none are claimed ahead."""
 
     def __init__(self, slots: int, most: int) -> None:
-        self._slots, self._most = slots, most
+        self.slots, self._most = slots, most
         self._mean: float | None = None  # seconds of a task; None until one has ended
 
     @property
@@ -29,8 +29,8 @@ class ClaimsAhead:
         """
         if self._mean is None or not self.are_short:
             return 0
-        target = min(self._most, int(SPAN * self._slots / max(self._mean, 1e-6)))
-        return target if held - self._slots <= target / 2 else 0
+        target = min(self._most, int(SPAN * self.slots / max(self._mean, 1e-6)))
+        return target if held - self.slots <= target / 2 else 0
 
     def record_end(self, begun_at: float | None) -> None:
         """Record the end of a task that began at this time (monotonic)."""

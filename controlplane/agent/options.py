@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import socket
@@ -53,6 +54,10 @@ class Options:
     prefetch: int = AHEAD_LIMIT
     at_once: int = 1
     """Calls that run at once in one pool process."""
+    given_tags: list[str] = field(default_factory=list)
+    """Tags of the command line that the agent would not have by itself. An operator can change them."""
+    slot_limit: int | None = None
+    """Number of slots that an operator has chosen."""
     runtimes: dict[str, str] = field(default_factory=dict)
     probe: str | None = None
     probe_interval: float = 30.0
@@ -63,7 +68,13 @@ class Options:
     @property
     def slots(self) -> int:
         """Number of attempts that may run at once."""
-        return self.concurrency * self.at_once
+        slots = self.concurrency * self.at_once
+        return slots if self.slot_limit is None else min(slots, self.slot_limit)
+
+    def with_config(self, slots: int, tags: list[str]) -> Options:
+        """Return these options with the slots and tags that an operator has chosen."""
+        processes, given = max(1, math.ceil(slots / self.at_once)), {*tags} - ({*self.tags} - {*self.given_tags})
+        return replace(self, concurrency=processes, slot_limit=slots, tags=sorted(tags), given_tags=sorted(given))
 
     def with_runtimes(self, found: dict[str, str]) -> Options:
         """Return these options with the runtimes found on this machine, as tags and capabilities."""
@@ -88,6 +99,7 @@ class Options:
             "pid": os.getpid(),
             "version": VERSION,
             "tags": self.tags,
+            "given_tags": self.given_tags,
             "max_concurrent": self.slots,
             "capabilities": {
                 "python": platform.python_version(),
@@ -127,12 +139,14 @@ def read_options(arguments: argparse.Namespace) -> Options:
     name = arguments.name or f"{socket.gethostname()}-{os.getpid()}"
     policy = ActionPolicy.parse_options(arguments.allow, arguments.handler, _django_environment(arguments.django), name)
     queues = [queue_tag(queue) for queue in _parts(arguments.queues)] if arguments.django else []
+    given_tags = {*_parts(arguments.tags), *queues}
     return Options(
         url=arguments.url,
         token=token,
         name=name,
         cluster=arguments.cluster,
-        tags=policy.list_tags([*_parts(arguments.tags), *queues]),
+        tags=policy.list_tags(given_tags),
+        given_tags=sorted(given_tags - {*policy.list_tags()}),
         policy=policy,
         concurrency=arguments.concurrency,
         poll=arguments.poll,

@@ -107,6 +107,20 @@ class AgentWorker:
         finally:
             self._close_resources()
 
+    @property
+    def options(self) -> Options:
+        """Return the options of this worker, with the slots and tags that an operator has chosen."""
+        return self._options
+
+    def _adapt(self, slots: int, tags: list[str]) -> None:
+        """Take over the slots and tags that the control plane has for this worker. Running code continues."""
+        if (slots, tags) == (self._options.slots, self._options.tags):
+            return
+        self._options = self._options.with_config(slots, tags)
+        self._attempts.change_slots(slots)
+        self._supervisor.resize(self._options.concurrency)
+        log.info("Slots and tags were changed by an operator", slots=slots, tags=tags)
+
     def _clear_containers(self) -> None:
         """Remove containers of a previous agent with this name, unless that agent still runs."""
         if status_file.is_running(self._options.name):
@@ -136,7 +150,7 @@ class AgentWorker:
         )  # fmt: skip
         self._answers = AnswerHandler(
             self._options.name, server, self._attempts, self._fence, self._heart, self._transport, self._shutdown,
-            self._kill_everything,
+            self._kill_everything, self._adapt,
         )  # fmt: skip
         self._claims = ClaimRequests(self._attempts, self._outbox, self._transport)
 

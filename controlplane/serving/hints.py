@@ -86,8 +86,8 @@ class WorkHints:
     def offer_of(self, server: str, credential: bytes) -> Offer | None:
         """Return the offer of a server if Django has accepted a call with this credential.
 
-        The offer of a server never changes. `credential` is a digest, so a server uses one small entry, whatever
-        headers it sends.
+        The offer is forgotten when an operator changes the tags of the server. `credential` is a digest, so a server
+        uses one small entry, whatever headers it sends.
         """
         known, offer = self._offers.get(server, (b"", None))
         return offer if known == credential else None
@@ -98,6 +98,13 @@ class WorkHints:
         if len(self._offers) > REMEMBERED:
             self._offers.popitem(last=False)
         return known
+
+    def forget_offer(self, server: str) -> None:
+        """Forget the offer of a server whose tags have changed, and answer its call, so that it calls again."""
+        self._offers.pop(server, None)
+        waiter = self._waiting.get(server)
+        if waiter is not None and not waiter.woken.done():
+            waiter.woken.set_result(0)
 
     async def wait(self, server: str, offer: Offer, seconds: float, gone: Callable[[], Awaitable[Any]]) -> int | None:
         """Wait at most `seconds` until there is work. Return how many jobs the worker should claim.
@@ -143,9 +150,13 @@ class WorkHints:
             self._looking = asyncio.create_task(self._look_for_work())
         if self._listener is None or not self._listener.is_alive():
             loop, wanted = asyncio.get_running_loop(), self._wanted
-            self._listener = Listener(
-                hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set), hints.note_announcement
-            )
+
+            def note(content: str) -> None:
+                hints.note_announcement(content)
+                if server := hints.server_of_changed_offer(content):
+                    loop.call_soon_threadsafe(self.forget_offer, server)
+
+            self._listener = Listener(hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set), note)
             self._listener.start()
 
     def _may_have_work(self, waiter: Waiter) -> bool:

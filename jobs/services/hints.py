@@ -29,6 +29,9 @@ OTHERS_LIMIT = 20
 EARLIER_WORK = "earlier"
 """Content of a notification if jobs may have come back to earlier positions of the queue."""
 
+CHANGED_OFFER = "offer "
+"""Beginning of a notification about a server whose tags have changed."""
+
 announcer = Announcer(CHANNEL)
 announce_new_work = announcer.announce
 """Announce, after the commit, that there may be new jobs at the end of a queue."""
@@ -38,6 +41,17 @@ def announce_work() -> None:
     """Announce, after the commit, that jobs may have become PENDING, also at earlier positions of the queue."""
     announcer.announce(EARLIER_WORK)
     transaction.on_commit(floors.reset)
+
+
+def announce_changed_offer(server: UUID) -> None:
+    """Announce, at the commit, that the tags of a server have changed, so that no process remembers the old ones."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_notify(%s, %s)", [CHANNEL, f"{CHANGED_OFFER}{server}"])
+
+
+def server_of_changed_offer(content: str) -> str | None:
+    """Return the server whose tags have changed, if a notification is about that."""
+    return content.removeprefix(CHANGED_OFFER) if content.startswith(CHANGED_OFFER) else None
 
 
 def note_announcement(content: str) -> None:

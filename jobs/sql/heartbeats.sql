@@ -7,7 +7,7 @@
 -- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
 --   worker_task_restart_strategy text, cordoned_by text|null, fence_after float8|null,
 --   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[],
---   forsaken uuid[], unknown uuid[], send text[]
+--   forsaken uuid[], unknown uuid[], send text[], tags text[], max_concurrent int
 -- row: RecordedHeartbeat
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
@@ -99,7 +99,8 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
        array(select holders.id from holders group by holders.id having not bool_or(holders.is_known)) as unknown,
        array(select j.key from jobs_workerjob j
               where j.owner_id = beat.token_id and j.send_requested_at is not null and %(holders)s::uuid[] is not null
-              order by j.id limit 100) as send
+              order by j.id limit 100) as send,
+       beat.tags, beat.max_concurrent
   from beat
 
 -- statement: record_plain_heartbeats
@@ -108,7 +109,8 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
 -- `record_worker_heartbeat` for that server.
 -- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
 -- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text|null,
---   fence_after float8|null, drain_deadline timestamptz|null, maintenance bool, cancel uuid[]
+--   fence_after float8|null, drain_deadline timestamptz|null, maintenance bool, cancel uuid[], tags text[],
+--   max_concurrent int
 -- row: RecordedPlainHeartbeat
 with heartbeats as (
     select plain.*, null::bool as schedulable, '' as reason, false as witness
@@ -124,7 +126,8 @@ with heartbeats as (
 select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after,
        beat.drain_deadline, {{liveness.is_in_maintenance(beat)}} as maintenance,
        array(select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
-              where a.server_id = beat.id and {{is_live(a)}} and j.cancel_requested_at is not null) as cancel
+              where a.server_id = beat.id and {{is_live(a)}} and j.cancel_requested_at is not null) as cancel,
+       beat.tags, beat.max_concurrent
   from beat
 
 -- statement: lock_roots_of_held_steps

@@ -199,6 +199,7 @@ class Migration(migrations.Migration):
                 ('pid', models.IntegerField(null=True)),
                 ('version', models.TextField(db_default='')),
                 ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), db_default=[], size=None)),
+                ('given_tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), help_text='Those of `tags` that were given by hand. Null: all of them.', null=True, size=None)),
                 ('max_concurrent', models.IntegerField(db_default=1)),
                 ('capabilities', models.JSONField(db_default={})),
                 ('instance_id', models.UUIDField(help_text='Chosen by the process, so that a retry registers no second server.')),
@@ -232,7 +233,7 @@ class Migration(migrations.Migration):
                 ('token', models.ForeignKey(help_text='Token of its registration.', on_delete=django.db.models.deletion.PROTECT, to='liveness.apitoken')),
             ],
             options={
-                'permissions': [('cordon_server', 'Can cordon and uncordon servers'), ('drain_server', 'Can drain servers'), ('disconnect_server', 'Can disconnect servers'), ('view_all_namespaces', 'Can view all namespaces')],
+                'permissions': [('cordon_server', 'Can cordon and uncordon servers'), ('drain_server', 'Can drain servers'), ('disconnect_server', 'Can disconnect servers'), ('configure_server', 'Can change concurrency and tags of workers'), ('view_all_namespaces', 'Can view all namespaces')],
             },
         ),
         migrations.CreateModel(

@@ -43,6 +43,9 @@ class Server(models.Model):
     pid = models.IntegerField(null=True)
     version = models.TextField(db_default="")
     tags = ArrayField(models.TextField(), db_default=[])
+    given_tags = ArrayField(
+        models.TextField(), null=True, help_text="Those of `tags` that were given by hand. Null: all of them."
+    )
     max_concurrent = models.IntegerField(db_default=1)
     capabilities = models.JSONField(db_default={})
 
@@ -96,6 +99,7 @@ class Server(models.Model):
             ("cordon_server", "Can cordon and uncordon servers"),
             ("drain_server", "Can drain servers"),
             ("disconnect_server", "Can disconnect servers"),
+            ("configure_server", "Can change concurrency and tags of workers"),
             (ALL_NAMESPACES, "Can view all namespaces"),
         ]
         constraints = [

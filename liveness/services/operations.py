@@ -139,9 +139,9 @@ def lock_server(server: UUID, guard: Callable[[Server], None]) -> Server:
     return row
 
 
-def note_action(server: Server, action: str, by: str, note: str) -> None:
-    """Write the event of an action that changes no state."""
+def note_action(server: Server, action: str, by: str, note: str, **of: object) -> None:
+    """Write the event of an action that changes no state. `of` sets more columns of the event."""
     record_action(
         action, by, note, ActionSubject(states.Subject.SERVER, server.pk, server.name),
-        server_id=server.pk, server_name=server.name, from_state=server.state, to_state=server.state,
+        server_id=server.pk, server_name=server.name, from_state=server.state, to_state=server.state, **of,
     )  # fmt: skip

@@ -31,6 +31,7 @@ class Registration:
     pid: int | None = None
     version: str = ""
     tags: list[str] = field(default_factory=list)
+    given_tags: list[str] | None = None
     max_concurrent: int = 1
     capabilities: dict[str, Any] = field(default_factory=dict)
     heartbeat_interval: float | None = None

@@ -1,7 +1,7 @@
 -- statement: register_server
 -- Register a server, or find it by its instance id. The token's rights are checked here too, under `lock_registrar`.
 -- takes: digest bytea, type text, tags text[], cluster text, instance_id uuid, name text, hostname text, pid int,
---   program text, max_concurrent int, capabilities jsonb, heartbeat_interval float8, timeout float8,
+--   program text, given_tags text[], max_concurrent int, capabilities jsonb, heartbeat_interval float8, timeout float8,
 --   termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool
 -- returns: id uuid, token_id uuid, token_version int, type text, name text, cluster text, state text,
 --   heartbeat_interval float8, timeout float8, termination_grace_period float8, worker_task_restart_strategy text,
@@ -22,10 +22,10 @@ with registrar as materialized (
        for share
 )
 insert into liveness_server as s (
-    type, name, cluster, namespace, hostname, pid, version, tags, max_concurrent, capabilities, token_id, instance_id,
-    heartbeat_interval, timeout, termination_grace_period, worker_task_restart_strategy, reactivate_on_heartbeat)
+    type, name, cluster, namespace, hostname, pid, version, tags, given_tags, max_concurrent, capabilities, token_id,
+    instance_id, heartbeat_interval, timeout, termination_grace_period, worker_task_restart_strategy, reactivate_on_heartbeat)
 select %(type)s, %(name)s, %(cluster)s, registrar.namespace, %(hostname)s, %(pid)s, %(program)s, %(tags)s::text[],
-       %(max_concurrent)s, %(capabilities)s::jsonb, registrar.id, %(instance_id)s,
+       %(given_tags)s::text[], %(max_concurrent)s, %(capabilities)s::jsonb, registrar.id, %(instance_id)s,
        %(heartbeat_interval)s, %(timeout)s, %(termination_grace_period)s, %(worker_task_restart_strategy)s,
        %(reactivate_on_heartbeat)s
   from registrar

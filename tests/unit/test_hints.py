@@ -18,7 +18,7 @@ class Silent:
     """Listener that receives nothing."""
 
     def __init__(self, channel, on_notification, on_content):
-        self.on_notification = on_notification
+        self.on_notification, self.on_content = on_notification, on_content
 
     def start(self):
         pass
@@ -482,3 +482,19 @@ def test_one_server_fills_one_entry_whatever_headers_it_sends():
         work.learn_offer("a", b"%d" % number, "red", [])
     assert len(work._offers) == 1
     assert work.offer_of("a", b"98") is None, "Django judges other headers"
+
+
+def test_a_worker_whose_tags_have_changed_is_asked_to_call_again():
+    async def story(work, jobs, waits):
+        work.learn_offer(ONE, b"credential", "default", ["gpu"])
+        call, other = waits(ONE, "gpu"), waits(TWO, "gpu")
+        await until(lambda: len(work._waiting) == 2)
+        await calm(work)
+        note = work._listener.on_content
+        note(f"offer {ONE}")
+        assert await asyncio.wait_for(call, LONG) == 0
+        assert work.offer_of(ONE, b"credential") is None and not other.done()
+        note("earlier")
+        note("")
+
+    play(story)

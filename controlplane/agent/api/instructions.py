@@ -17,17 +17,19 @@ class Instructions:
     is_in_maintenance: bool
     blocks_claims: bool  # by a cordon, a drain or maintenance
     drain_at: float | None  # the deadline of a drain, on the control plane's wall clock
+    config: tuple[int, list[str]] | None  # slots and tags of this worker; None: the response has none
 
     @classmethod
     def parse(cls, response: dict[str, Any]) -> Instructions:
         """Return the instructions in the body of a response."""
         maintenance, drain = bool(response.get("maintenance")), response.get("drain")
-        deadline = (drain or {}).get("deadline")
+        deadline, config = (drain or {}).get("deadline"), response.get("config")
         return cls(
             state=str(response.get("state")),
             cancel=response.get("cancel") or [],
             lost=response.get("lost") or [],
             is_in_maintenance=maintenance,
             blocks_claims=maintenance or bool(drain) or bool(response.get("cordoned")),
+            config=(int(config["max_concurrent"]), list(config["tags"])) if config else None,
             drain_at=datetime.fromisoformat(deadline).timestamp() if deadline else None,
         )

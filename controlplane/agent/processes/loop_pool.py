@@ -48,10 +48,10 @@ class LoopMember:
 
 @dataclass
 class LoopPool:
-    """`processes` run at most `at_once` calls each. `most_calls` and `most_memory` (bytes) limit their lives."""
+    """`slots` processes run at most `at_once` calls each. `most_calls` and `most_memory` (bytes) limit their lives."""
 
     host: PoolHost
-    processes: int
+    slots: int
     at_once: int
     most_calls: int
     most_memory: int | None = None
@@ -66,9 +66,9 @@ class LoopPool:
         of_kind = [one for one in self._members.values() if one.environment == call.environment and not one.is_retired]
         free = [one for one in of_kind if len(one.calls) < self.at_once]
         member = min(free, key=lambda one: len(one.calls), default=None)
-        if member is None or (member.calls and len(self._members) < self.processes):
+        if member is None or (member.calls and len(self._members) < self.slots):
             for one in self._members.values():
-                if not one.calls and len(self._members) >= self.processes:
+                if not one.calls and len(self._members) >= self.slots:
                     self._retire(one, "")  # it has other variables
             member = self._start(call.environment)
         self._assign(member, call)

@@ -79,6 +79,10 @@ class Supervisor:
         self.server_file: ServerFile | None = None
         self.other_children: Callable[[], set[int]] = set
 
+    def resize(self, processes: int) -> None:
+        if self._pool:
+            self._pool.slots = processes
+
     def __len__(self) -> int:
         return len(self._children)
 

@@ -14,7 +14,13 @@ from controlplane.agent.secrets.step_data import mask_payload
 from controlplane.agent.secrets.values import mask, restore
 from controlplane.console.actions.servers import OnceForm, OptionalNoteForm
 from controlplane.console.actions.trigger_form import describe_problems
-from controlplane.console.actions.work_fields import ActionTextField, JSONTextField, format_action, format_json
+from controlplane.console.actions.work_fields import (
+    ActionTextField,
+    JSONTextField,
+    format_action,
+    format_json,
+    split_tags,
+)
 from controlplane.core.json_bodies import write_json
 from controlplane.core.problems import Problem
 from jobs.api.serializers.changes import JobChanges
@@ -48,7 +54,7 @@ class WorkForm(OptionalNoteForm):
         self.fields["note"].widget.attrs.pop("autofocus")
 
     def clean_tags(self) -> list[str]:
-        return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
+        return split_tags(self.cleaned_data["tags"])
 
     def add_problems(self, errors: Any, names: dict[str, str]) -> None:
         """Add the errors of a request. `names` are the fields of the form, by field of the API."""

@@ -61,6 +61,11 @@ class StepsField(JSONTextField):
         return steps
 
 
+def split_tags(text: str) -> list[str]:
+    """Return the tags in a text, in which commas separate them."""
+    return [tag.strip() for tag in text.split(",") if tag.strip()]
+
+
 def is_json(text: str) -> bool:
     return text.lstrip().startswith(("{", "["))
 

@@ -10,6 +10,7 @@ from django.core.paginator import Paginator
 from django.db.models import OuterRef, QuerySet
 from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from controlplane.console.actions.servers import SERVER_ACTIONS, list_permitted_actions
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip, summarize_intervals
@@ -29,6 +30,7 @@ from controlplane.console.presenters.outlook import describe_outlook, list_capab
 from controlplane.console.presenters.sort_heads import build_sort_heads
 from controlplane.console.selectors.filters.servers import SORTED_BY, ServerListFilter
 from controlplane.console.views.overview import present_check, present_listed_server
+from controlplane.console.views.server_config import CONFIGURE, explain_refusal
 from controlplane.core.composed import ComposedRows, Given
 from controlplane.core.json_bodies import read_json
 from controlplane.core.model_fields import ClockTimestamp
@@ -171,6 +173,9 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
         ),
         "tallies": present_tallies(details.tallies) if sees(request, "job") else [],
         "actions": [("servers", action) for action in list_permitted_actions(request, SERVER_ACTIONS, details)],
+        "forms": [("Change", reverse("instance:server_change", args=[server]))]
+        if request.user.has_perm(CONFIGURE) and not explain_refusal(details)
+        else [],
     }
     return render_page(request, "server", shown)
 

@@ -106,6 +106,11 @@ def to_heartbeat(data: object) -> Heard:
     )
 
 
+class PresentConfig(serializers.Serializer):
+    max_concurrent = serializers.IntegerField()
+    tags = serializers.ListField(child=serializers.CharField())
+
+
 class HeartbeatAnswer(serializers.Serializer):
     state = serializers.CharField()
     heartbeat_interval_seconds = serializers.FloatField()
@@ -120,6 +125,10 @@ class HeartbeatAnswer(serializers.Serializer):
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()
     drain = serializers.DictField(allow_null=True)
+    config = PresentConfig(
+        required=False,
+        help_text="Slots and tags of the server, which an operator may change. A worker uses them from now on.",
+    )
     token = serializers.CharField(
         required=False,
         help_text="New server token, if an earlier key signed the one of this call. Use it from now on, because the"
@@ -145,6 +154,7 @@ def describe_heartbeat_answer(row: Any, token: ServerToken) -> dict[str, Any]:
     """Return the fields of a `HeartbeatAnswer` for a server that called with this token."""
     return {
         **({} if token.replacement is None else {"token": token.replacement}),
+        **({"config": {"max_concurrent": row.max_concurrent, "tags": row.tags}} if hasattr(row, "tags") else {}),
         "state": row.state,
         "heartbeat_interval_seconds": row.heartbeat_interval,
         "fence_after_seconds": row.fence_after,

@@ -20,6 +20,8 @@ class RecordedHeartbeat(NamedTuple):
     forsaken: list[UUID]
     unknown: list[UUID]
     send: list[str]
+    tags: list[str]
+    max_concurrent: int
 
 
 class RecordedPlainHeartbeat(NamedTuple):
@@ -32,6 +34,8 @@ class RecordedPlainHeartbeat(NamedTuple):
     drain_deadline: datetime | None
     maintenance: bool
     cancel: list[UUID]
+    tags: list[str]
+    max_concurrent: int
 
 
 class EndedAttempts(NamedTuple):

@@ -105,6 +105,9 @@ class RegistrationRequest(StrictSerializer):
     pid = WholeField(required=False, allow_null=True, min_value=0)
     version = TextField(default="", allow_blank=True)
     tags = TagList(required=False)
+    given_tags = TagList(
+        required=False, help_text="Those of `tags` that were given by hand. An operator can change them. Default: all."
+    )
     max_concurrent = WholeField(default=1, min_value=0, max_value=100_000)
     capabilities = ObjectField(max_bytes=CAPABILITIES_SIZE_LIMIT, required=False)
     config = Config(required=False)
