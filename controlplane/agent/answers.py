@@ -19,6 +19,7 @@ from controlplane.agent.attempts import AttemptTracker
 from controlplane.agent.fence import Fence
 from controlplane.agent.fitness import status_file
 from controlplane.agent.shutdown import Shutdown
+from controlplane.agent.stack_dumps import StackResult
 
 log = structlog.get_logger()
 
@@ -54,6 +55,8 @@ class AnswerHandler:
             self.attempts.accept_claims(message.items)
         elif isinstance(message, ReportResult):
             self.attempts.record_answer(message.report, message.result)
+        elif isinstance(message, StackResult):
+            self.attempts.stacks.report(message)
         elif isinstance(message, Refused):
             self._handle_refusal(message)
         else:
@@ -71,6 +74,7 @@ class AnswerHandler:
         self.shutdown.renew_reapers()
         if instructions.config:
             self.adapt(*instructions.config)
+        self.attempts.stacks.begin(instructions.dump)
         self.attempts.ends.cancel(instructions.cancel)
         self.attempts.ends.kill_lost(instructions.lost)
         if not self.shutdown.reason:

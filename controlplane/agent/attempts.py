@@ -32,6 +32,7 @@ from controlplane.agent.processes.supervisor import Supervisor
 from controlplane.agent.runners.policy import ActionPolicy
 from controlplane.agent.secrets.lookups import SecretLookups
 from controlplane.agent.secrets.sources import SecretSources
+from controlplane.agent.stack_dumps import StackDumps
 
 log = structlog.get_logger()
 KILLED_WITH_ANOTHER = "its process was killed because of another task in it"
@@ -67,6 +68,7 @@ class AttemptTracker:
         self._ahead, self._journal = ClaimsAhead(slots, prefetch), Journal()
         self._task_timeout, self._watch = task_timeout, AttemptWatch(supervisor, memory_limit)
         self._table = AttemptTable(slots)
+        self.stacks = StackDumps(self._table, supervisor, self._enqueue_reports)
         self.ends = AttemptEnder(self._table, supervisor, outbox, self._journal, self._lookups, self._watch)
         self._starter = AttemptStarter(
             supervisor, outbox, fence, machine, environment, self._lookups, self.ends.end, self._journal, isolation

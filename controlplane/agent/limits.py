@@ -11,6 +11,8 @@ SIZE_LIMIT = 256 * 1024
 it always fits a request."""
 CHECKPOINT_LIMIT = 64 * 1024
 """Bytes of a checkpoint, as compact JSON in UTF-8."""
+STACK_LIMIT = 64 * 1024
+"""Characters of the stacks of an attempt."""
 MESSAGE_LIMIT = 1000
 """Characters of texts for people: a reason, a note, the message of a progress report."""
 LINE_LIMIT = 8192

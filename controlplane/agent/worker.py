@@ -134,6 +134,7 @@ class AgentWorker:
         self._fence.renew_deadline(server.registered_at, server.fence_after)
         self._supervisor.adopt()
         self._attempts.begin(server, self._options.state)
+        self._attempts.stacks.put = self._put_in_inbox
         self._renew_reapers()
         self._metrics = WorkerMetrics(self._supervisor)
         self._heart = HeartbeatThread(

@@ -72,6 +72,9 @@ class Migration(migrations.Migration):
                 ('pid', models.IntegerField(null=True)),
                 ('progress', models.FloatField(help_text='0 to 1.', null=True)),
                 ('message', models.TextField(db_default='')),
+                ('dump_requested_at', models.DateTimeField(help_text='Time when its stacks were requested; null: no more.', null=True)),
+                ('stack', models.TextField(help_text='Stacks of all threads of its code, when they were last requested.', null=True)),
+                ('stack_at', models.DateTimeField(null=True)),
                 ('error', models.JSONField(null=True)),
                 ('ended_by', models.TextField(db_default='', help_text='server, liveness or operator:NAME')),
                 ('reason', models.TextField(db_default='')),
@@ -425,7 +428,7 @@ class Migration(migrations.Migration):
                 ('resubmission_of', models.ForeignKey(db_constraint=False, db_index=False, help_text='Ended job that it repeats.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, to='jobs.workerjob')),
             ],
             options={
-                'permissions': [('cancel_workerjob', 'Can cancel jobs'), ('resubmit_workerjob', 'Can resubmit jobs'), ('fail_workerjob', 'Can fail jobs'), ('dismiss_workerjob', 'Can dismiss jobs from quarantine'), ('recover_workerjob', 'Can recover stale attempts by hand')],
+                'permissions': [('cancel_workerjob', 'Can cancel jobs'), ('resubmit_workerjob', 'Can resubmit jobs'), ('fail_workerjob', 'Can fail jobs'), ('dump_workerjob', 'Can dump the stacks of running jobs'), ('dismiss_workerjob', 'Can dismiss jobs from quarantine'), ('recover_workerjob', 'Can recover stale attempts by hand')],
             },
         ),
         migrations.CreateModel(

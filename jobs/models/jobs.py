@@ -151,6 +151,7 @@ class WorkerJob(models.Model):
             ("cancel_workerjob", "Can cancel jobs"),
             ("resubmit_workerjob", "Can resubmit jobs"),
             ("fail_workerjob", "Can fail jobs"),
+            ("dump_workerjob", "Can dump the stacks of running jobs"),
             ("dismiss_workerjob", "Can dismiss jobs from quarantine"),
             ("recover_workerjob", "Can recover stale attempts by hand"),
         ]

@@ -79,7 +79,7 @@ def jobs_with_attempts() -> QuerySet[WorkerJob]:
 
 def attempts_and_superseded_reports() -> tuple["Prefetch[Any]", ...]:
     much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the latest stay whole
-    attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
+    attempts = Attempt.objects.select_related("server").defer("error", "stack").annotate(**content("error", much))
     return (
         Prefetch("attempts", attempts.order_by("number")),
         Prefetch("late_reports", LateReport.objects.order_by("id")),

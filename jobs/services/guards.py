@@ -7,6 +7,7 @@ why the action does not apply.
 from typing import Any, Protocol
 
 from jobs import states
+from jobs.code_errors import CodeNotRunning
 from jobs.errors import (
     AlreadyResubmitted,
     CancelRequested,
@@ -112,6 +113,15 @@ def ensure_may_fail_job(job: GuardedJob) -> None:
 def ensure_may_dismiss_job(job: GuardedJob) -> None:
     if not job.is_quarantined:
         raise NotQuarantined(state=job.state)
+
+
+def ensure_may_dump_stack(job: GuardedJob) -> None:
+    if job.state != JobState.RUNNING:
+        raise CodeNotRunning(f"The job is {job.state}, so no code of it runs.", state=job.state)
+    if job.kind == JobKind.CELERY:
+        raise CeleryTask("The job is a Celery task: its stack cannot be read here.", state=job.state)
+    if job.is_execution or job.is_waiting:
+        raise CodeNotRunning("The job needs no worker, so no code of it runs.", state=job.state)
 
 
 def ensure_may_run_now(job: Any) -> None:

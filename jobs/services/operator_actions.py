@@ -11,7 +11,7 @@ from django.db.models import Model, Q
 
 from controlplane.core.transactions import retried_atomic
 from jobs.models import Execution, Trigger, WorkerJob
-from jobs.services import cancellation, changes, interventions, quarantine, reruns, triggers
+from jobs.services import cancellation, changes, interventions, quarantine, reruns, stack_dumps, triggers
 from liveness.errors import ChangedSinceSeen
 from liveness.models import Server
 from liveness.services import operations
@@ -87,6 +87,7 @@ OPERATIONS: dict[str, Operation] = {
     "resubmit_job_again": Operation(Subject.JOB, resubmit_job_again, "resubmit_job"),
     "fail_job": Operation(Subject.JOB, interventions.fail_job, "fail_job"),
     "change_job": Operation(Subject.JOB, changes.change_job, "change_job"),
+    "dump_stack": Operation(Subject.JOB, stack_dumps.request_stack, "dump_stack"),
     "dismiss_job": Operation(Subject.JOB, quarantine.dismiss_job, "dismiss_job"),
     "cancel_execution": Operation(Subject.EXECUTION, cancellation.cancel_execution, "cancel_execution"),
     "rerun_execution": Operation(Subject.EXECUTION, rerun_execution, "rerun_execution"),

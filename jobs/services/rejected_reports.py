@@ -21,7 +21,8 @@ from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
 
-UNKEPT_EVENTS = {ReportEvent.PROGRESS, ReportEvent.CHECKPOINT, ReportEvent.LOG}  # not stored when they are superseded
+UNKEPT_EVENTS = {ReportEvent.PROGRESS, ReportEvent.CHECKPOINT, ReportEvent.LOG, ReportEvent.STACK}
+"""Reports that are not stored when they are superseded."""
 KEPT = 20
 """Largest number of superseded reports that are stored for an attempt."""
 

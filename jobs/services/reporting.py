@@ -34,6 +34,7 @@ STATEMENTS: dict[ReportEvent, Statement[Any]] = {
     ReportEvent.PROGRESS: sql.store_progress,
     ReportEvent.CHECKPOINT: sql.store_checkpoints,
     ReportEvent.LOG: sql.store_log_lines,
+    ReportEvent.STACK: sql.store_stacks,
 }
 FINISH = sql.finish_attempts  # for all other events
 COUNTED = {sql.store_checkpoints, sql.store_log_lines, FINISH}
@@ -182,8 +183,9 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
         started=[report.attempt for report in run if report.event == ReportEvent.STARTED],
         traces=write_json({str(report.attempt): report.traceparent for report in run if report.traceparent}).decode(),
         progress=pack_reports(latest_progress(run), {ReportEvent.PROGRESS}, "progress", "message"),
-        checkpoints=pack_reports(latest_checkpoints(run), {ReportEvent.CHECKPOINT}, "value"),
+        checkpoints=pack_reports(latest_of(run, ReportEvent.CHECKPOINT), {ReportEvent.CHECKPOINT}, "value"),
         logs=pack_log_reports(run),
+        stacks=pack_reports(latest_of(run, ReportEvent.STACK), {ReportEvent.STACK}, "text"),
         lines_kept=LINES_KEPT,
         no_room=stored_bytes.NO_ROOM,
         stored_limit=conf().stored_bytes_limit,
@@ -244,9 +246,9 @@ def latest_progress(run: list[Report]) -> list[Report]:
     return list(latest.values())
 
 
-def latest_checkpoints(run: list[Report]) -> list[Report]:
-    """Return the last checkpoint report of each attempt."""
-    return list({report.attempt: report for report in run if report.event == ReportEvent.CHECKPOINT}.values())
+def latest_of(run: list[Report], event: ReportEvent) -> list[Report]:
+    """Return the last report with this event of each attempt."""
+    return list({report.attempt: report for report in run if report.event == event}.values())
 
 
 def pack_reports(run: list[Report], events: set[ReportEvent], *fields: str) -> str:

@@ -18,6 +18,7 @@ class ReportEvent(StrEnum):
     CANCELLED = "CANCELLED"
     RELEASED = "RELEASED"
     LOG = "LOG"
+    STACK = "STACK"
 
 
 ENDS = {ReportEvent.COMPLETED, ReportEvent.FAILED, ReportEvent.CANCELLED, ReportEvent.RELEASED}
@@ -40,6 +41,7 @@ class Report:
     lines: list[str] | None = None
     sequence: int | None = None
     traceparent: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)

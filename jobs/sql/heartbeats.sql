@@ -7,7 +7,7 @@
 -- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
 --   worker_task_restart_strategy text, cordoned_by text|null, fence_after float8|null,
 --   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[],
---   forsaken uuid[], unknown uuid[], send text[], tags text[], max_concurrent int
+--   forsaken uuid[], unknown uuid[], send text[], tags text[], max_concurrent int, dump uuid[]
 -- row: RecordedHeartbeat
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
@@ -18,7 +18,7 @@ listed_attempts as (
     select r.id, 'runner', r.pid from unnest(%(running)s::uuid[], %(pids)s::int[]) as r(id, pid)
 ),
 live_attempts as (
-    select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where {{is_live(a)}}
+    select a.id, a.job_id, a.dump_requested_at from jobs_attempt a join beat on beat.id = a.server_id where {{is_live(a)}}
 ),
 unlocked_attempts as (
     -- A concurrent report locks attempts in another order, so locked ones are skipped. The report is their sign of life.
@@ -100,7 +100,8 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
        array(select j.key from jobs_workerjob j
               where j.owner_id = beat.token_id and j.send_requested_at is not null and %(holders)s::uuid[] is not null
               order by j.id limit 100) as send,
-       beat.tags, beat.max_concurrent
+       beat.tags, beat.max_concurrent,
+       array(select live_attempts.id from live_attempts where live_attempts.dump_requested_at is not null) as dump
   from beat
 
 -- statement: record_plain_heartbeats
@@ -110,7 +111,7 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
 -- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
 -- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text|null,
 --   fence_after float8|null, drain_deadline timestamptz|null, maintenance bool, cancel uuid[], tags text[],
---   max_concurrent int
+--   max_concurrent int, dump uuid[]
 -- row: RecordedPlainHeartbeat
 with heartbeats as (
     select plain.*, null::bool as schedulable, '' as reason, false as witness
@@ -125,10 +126,13 @@ with heartbeats as (
 {{liveness.record_beats}}
 select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after,
        beat.drain_deadline, {{liveness.is_in_maintenance(beat)}} as maintenance,
-       array(select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
-              where a.server_id = beat.id and {{is_live(a)}} and j.cancel_requested_at is not null) as cancel,
-       beat.tags, beat.max_concurrent
+       held.cancel, beat.tags, beat.max_concurrent, held.dump
   from beat
+ cross join lateral (
+       select coalesce(array_agg(a.id) filter (where j.cancel_requested_at is not null), '{}') as cancel,
+              coalesce(array_agg(a.id) filter (where a.dump_requested_at is not null), '{}') as dump
+         from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
+        where a.server_id = beat.id and {{is_live(a)}}) held
 
 -- statement: lock_roots_of_held_steps
 -- Lock the roots of the executions whose steps a server holds, before `end_forgotten_attempts`.

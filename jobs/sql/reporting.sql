@@ -86,6 +86,20 @@ update jobs_attempt a
  where a.id = any(array[reports.attempt]) and a.state = 'RUNNING'
 returning a.id
 
+-- statement: store_stacks
+-- Store the stacks of running attempts. Called under `lock_reported_jobs`.
+-- takes: stacks jsonb, server uuid, version int, attempts uuid[]
+-- returns: id uuid
+with {{owned_jobs}},
+reports as (
+    select * from jsonb_to_recordset(%(stacks)s::jsonb) as r(attempt uuid, text text)
+)
+update jobs_attempt a
+   set stack = reports.text, stack_at = clock_timestamp(), dump_requested_at = null
+  from reports join owned on owned.attempt_id = reports.attempt
+ where a.id = any(array[reports.attempt]) and a.state = 'RUNNING'
+returning a.id
+
 -- statement: store_checkpoints
 -- Store checkpoints of running attempts for the next attempts of their jobs (null: delete the checkpoint). Called
 -- under `lock_reported_jobs`.

@@ -181,6 +181,7 @@ class JobsStatements(Statements):
     lock_reported_jobs: Statement[IdRow]
     start_attempts: Statement[IdRow]
     store_progress: Statement[IdRow]
+    store_stacks: Statement[IdRow]
     store_checkpoints: Statement[IdRow]
     store_checkpoints_counted: Statement[IdRow]
     store_log_lines: Statement[reporting.StoredLines]

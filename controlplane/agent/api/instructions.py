@@ -14,6 +14,7 @@ class Instructions:
     state: str  # of this server, as the control plane sees it
     cancel: list[str]  # ids of attempts whose jobs were cancelled
     lost: list[str]  # ids of attempts that the control plane has given up
+    dump: list[str]  # ids of attempts whose stacks are wanted
     is_in_maintenance: bool
     blocks_claims: bool  # by a cordon, a drain or maintenance
     drain_at: float | None  # the deadline of a drain, on the control plane's wall clock
@@ -28,6 +29,7 @@ class Instructions:
             state=str(response.get("state")),
             cancel=response.get("cancel") or [],
             lost=response.get("lost") or [],
+            dump=response.get("dump") or [],
             is_in_maintenance=maintenance,
             blocks_claims=maintenance or bool(drain) or bool(response.get("cordoned")),
             config=(int(config["max_concurrent"]), list(config["tags"])) if config else None,

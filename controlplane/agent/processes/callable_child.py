@@ -29,6 +29,7 @@ from controlplane.agent.from_code.outcomes import (
     parse,
 )
 from controlplane.agent.from_code.pulse import start_pulse
+from controlplane.agent.from_code.stack_file import open_stack_file
 from controlplane.agent.limits import SIZE_LIMIT
 from controlplane.agent.processes.machine_errors import is_of_machine
 
@@ -131,6 +132,7 @@ def run_job(path: str, modules: str, descriptor: int, pulse: int | None) -> None
     """Call the function with the payload on stdin; its result goes to `descriptor`."""
     if pulse is not None:
         start_pulse(pulse)
+    open_stack_file()
     os.set_inheritable(descriptor, False)  # processes that the callable starts must not hold it open
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
     payload = json.load(sys.stdin.buffer)

@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from controlplane.agent.from_code import job_context
 from controlplane.agent.from_code.pulse import start_pulse
+from controlplane.agent.from_code.stack_file import open_stack_file
 from controlplane.agent.processes import callable_child, pool_django
 from controlplane.agent.processes.pool_child import QUIET_AFTER
 from controlplane.agent.processes.source_files import SourceFiles
@@ -276,6 +277,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     start_pulse(pulse)
+    open_stack_file()
     pipe = Answers(answers)
     outputs = AttemptOutput("STDOUT", pipe), AttemptOutput("STDERR", pipe)
     sys.stdout, sys.stderr = outputs

@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from controlplane.agent.from_code import job_context
 from controlplane.agent.from_code.pulse import start_pulse
+from controlplane.agent.from_code.stack_file import open_stack_file
 from controlplane.agent.processes import callable_child, pool_django
 from controlplane.agent.processes.callable_child import SUCCESS
 from controlplane.agent.processes.source_files import SourceFiles
@@ -100,6 +101,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     start_pulse(pulse)
+    open_stack_file()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
     job_context.bind_threads()
     PoolProcess(calls, begun, answers).serve()

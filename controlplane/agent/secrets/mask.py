@@ -22,7 +22,7 @@ FEW_FORMS_FROM = 1000
 ESCAPE = re.compile("%[0-9A-F]{2}")
 IN_HTML_OF_JSON = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 """Escapes of Go and Django."""
-READ_BY_PEOPLE = ("lines", "error", "message")
+READ_BY_PEOPLE = ("lines", "error", "message", "text")
 REPORTED = (*READ_BY_PEOPLE, "output", "value")
 """The fields of a report that come from the code of a job."""
 

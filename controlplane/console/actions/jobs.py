@@ -49,6 +49,13 @@ RUN_NOW_ACTION = {
         "jobs.change_workerjob", "change_job", guards.ensure_may_run_now, RunNowForm, done="Scheduled for now",
     ),
 }  # fmt: skip
+DUMP_STACK_ACTION = {
+    "dump_stack": OperatorAction(
+        "dump_stack", "Dump stack", "The worker reads the stacks of all threads of the code with its next heartbeats, "
+        "and this page shows them. The job continues.",
+        "jobs.dump_workerjob", "dump_stack", guards.ensure_may_dump_stack, OptionalNoteForm, done="Stack requested",
+    ),
+}  # fmt: skip
 RESUBMIT_AGAIN_ACTION = {
     "resubmit_again": OperatorAction(
         "resubmit_again", "Resubmit again", "This job was already resubmitted as another job. Both will run.",

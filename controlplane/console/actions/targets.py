@@ -7,6 +7,7 @@ from django.utils.safestring import SafeString
 
 from controlplane.console.actions.bulk_actions import Target
 from controlplane.console.actions.jobs import (
+    DUMP_STACK_ACTION,
     EXECUTION_ACTIONS,
     JOB_ACTIONS,
     QUARANTINE_ACTIONS,
@@ -99,7 +100,7 @@ QUARANTINED = Target(
 
 ACTIONS: tuple[tuple[str, Target, dict[str, OperatorAction]], ...] = (
     ("servers", SERVERS, SERVER_ACTIONS),
-    ("jobs", JOBS, JOB_ACTIONS | RUN_NOW_ACTION | RESUBMIT_AGAIN_ACTION),
+    ("jobs", JOBS, JOB_ACTIONS | RUN_NOW_ACTION | DUMP_STACK_ACTION | RESUBMIT_AGAIN_ACTION),
     ("executions", EXECUTIONS, EXECUTION_ACTIONS),
     ("triggers", TRIGGERS, TRIGGER_ACTIONS | DELETE_ACTION),
     ("quarantine", QUARANTINED, QUARANTINE_ACTIONS),

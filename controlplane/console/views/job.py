@@ -10,7 +10,13 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from controlplane.console.actions.job_forms import list_job_forms
-from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS, RESUBMIT_AGAIN_ACTION, RUN_NOW_ACTION
+from controlplane.console.actions.jobs import (
+    DISMISS_ACTION,
+    DUMP_STACK_ACTION,
+    JOB_ACTIONS,
+    RESUBMIT_AGAIN_ACTION,
+    RUN_NOW_ACTION,
+)
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.lanes import (
     JobChart,
@@ -50,7 +56,7 @@ from liveness.conf import conf as liveness_conf
 from liveness.selectors.heartbeats import own_outages, signs_of_life
 
 PLACES_SHOWN = 50
-OF_ONE_JOB = RUN_NOW_ACTION | JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
+OF_ONE_JOB = RUN_NOW_ACTION | DUMP_STACK_ACTION | JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 
 
 @require_reader("job")
@@ -102,6 +108,11 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "actions": [
             *(("jobs", action) for action in list_permitted_actions(request, OF_ONE_JOB, details)),
             *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),
+        ],
+        "stacks": [
+            (attempt, attempt.stack_at and format_moment(attempt.stack_at, details.now))
+            for attempt in details.attempts.all()
+            if attempt.stack or (attempt.dump_requested_at and attempt.finished_at is None)
         ],
         "forms": list_job_forms(request.user, details),
         "lines": details.log or [],

@@ -39,8 +39,8 @@ FILTERS: dict[Subject, type[PageFilter]] = {
 }
 NO_FILTERS = ("cursor", "limit", "namespace")
 IDS_LIMIT = 10_000
-OPERATION_NAMES = sorted(OPERATIONS.keys() - {"resubmit_job_again"})
-"""Names of operations. `resubmit_job_again` is `resubmit_job` with `force` here."""
+OPERATION_NAMES = sorted(OPERATIONS.keys() - {"resubmit_job_again", "dump_stack"})
+"""Names of operations. `resubmit_job_again` is `resubmit_job` with `force` here. A stack is read by a person."""
 ONCE = {"resubmit_job", "rerun_execution", "restart_execution", "evaluate_trigger"}
 """Operations that create an object and take an idempotency key. In a bulk action, the action's id is part of each
 key."""

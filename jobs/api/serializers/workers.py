@@ -12,6 +12,7 @@ from controlplane.agent.limits import (
     MESSAGE_LIMIT,
     REPORT_LINES_LIMIT,
     SIZE_LIMIT,
+    STACK_LIMIT,
 )
 from controlplane.core.rest import (
     AnyField,
@@ -122,6 +123,10 @@ class HeartbeatAnswer(serializers.Serializer):
         child=serializers.UUIDField(),
         help_text="Attempts that the server no longer holds. Stop their code, then list them in `stopped`.",
     )
+    dump = serializers.ListField(
+        child=serializers.UUIDField(),
+        help_text="Running attempts whose stacks an operator wants to see. Report them with STACK.",
+    )
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()
     drain = serializers.DictField(allow_null=True)
@@ -160,6 +165,7 @@ def describe_heartbeat_answer(row: Any, token: ServerToken) -> dict[str, Any]:
         "fence_after_seconds": row.fence_after,
         "cancel": getattr(row, "cancel", []),
         "lost": getattr(row, "lost", []),
+        "dump": getattr(row, "dump", []),
         "cordoned": row.cordoned_by is not None,
         "maintenance": getattr(row, "maintenance", False),
         "drain": None if row.drain_deadline is None else {"deadline": row.drain_deadline},
@@ -238,6 +244,7 @@ CARRIES: dict[ReportEvent, dict[str, bool]] = {
     ReportEvent.CANCELLED: {},
     ReportEvent.RELEASED: {"reason": True, "begun": False},
     ReportEvent.LOG: {"stream": True, "lines": True, "sequence": False},
+    ReportEvent.STACK: {"text": True},
 }
 
 
@@ -272,6 +279,10 @@ class ReportItem(StrictSerializer):
     )
     sequence = WholeField(
         required=False, min_value=0, help_text="Ascending number in the attempt. Repeated lines are not stored again."
+    )
+
+    text = FreeTextField(
+        required=False, max_length=STACK_LIMIT, help_text="Stacks of all threads, for an attempt in `dump`."
     )
 
     def validate(self, item: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class RecordedHeartbeat(NamedTuple):
     send: list[str]
     tags: list[str]
     max_concurrent: int
+    dump: list[UUID]
 
 
 class RecordedPlainHeartbeat(NamedTuple):
@@ -36,6 +37,7 @@ class RecordedPlainHeartbeat(NamedTuple):
     cancel: list[UUID]
     tags: list[str]
     max_concurrent: int
+    dump: list[UUID]
 
 
 class EndedAttempts(NamedTuple):

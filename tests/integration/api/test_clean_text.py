@@ -16,7 +16,7 @@ from tests.support.executions import step
 pytestmark = pytest.mark.django_db
 
 EVIL = ["x\ny", "\x1b[2J", "x\r", "\x7f", "\x9b", "\u2028", "\u202e"]
-KEPT_WHOLE = {"code", "message", "exception", "traceback", "lines", "reason", "retry_on", "env", "cwd"}
+KEPT_WHOLE = {"code", "message", "exception", "traceback", "lines", "text", "reason", "retry_on", "env", "cwd"}
 """What code and probes write, and what they are run with."""
 
 

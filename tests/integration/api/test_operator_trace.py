@@ -364,7 +364,7 @@ def test_an_action_records_the_same_event_from_api_command_and_page(world, actio
 
 
 def test_all_that_can_be_done_to_many_has_its_door():
-    assert BATCHED.keys() == OPERATIONS.keys() - {"resubmit_job_again"}
+    assert BATCHED.keys() == OPERATIONS.keys() - {"resubmit_job_again", "dump_stack"}
 
 
 def test_what_is_refused_or_was_done_before_leaves_none(world):
