@@ -51,7 +51,8 @@ new_items as (
         id, owner_id, namespace, execution_id, step, position, payload_from, reads, restart_of_id, is_kept, passed_on,
         state, output, finished_at, parked_by, fingerprint, available_at,
         name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
-        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, isolation, limits, worker_slots)
+        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, isolation, limits, worker_slots,
+        deadline_seconds, deadline_at, on_deadline)
     select items.id, owner_id, namespace, items.child, items.position::text, items.position,
            coalesce(payload_from, '{}') || jsonb_build_object('/item', format('%%s[%%s]', loop ->> 'for_each', items.position)),
            case when has_paths then reads end, items.restart_of, items.is_kept, items.is_kept,
@@ -64,7 +65,7 @@ new_items as (
            name, action, payload || jsonb_build_object('item', items.value, 'index', items.position), tags,
            array(select jsonb_array_elements_text(loop -> 'required_tags')), priority, timeout_seconds, on_worker_lost, unmatched,
            max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, isolation, limits,
-           worker_slots
+           worker_slots, deadline_seconds, deadline_at, on_deadline
       from items
       join loops on loops.id = items.of_loop
      cross join (select clock_timestamp() as at) now

@@ -93,6 +93,14 @@ def test_fields_of_a_job_apply_to_each_item(each, do):
     assert run.state == "COMPLETED"
 
 
+def test_the_deadline_of_a_loop_is_that_of_its_items(each):
+    run = each([1, 2], deadline_seconds=60, on_deadline="cancel")
+    jobs = WorkerJob.objects.filter(on_deadline="cancel", deadline_seconds=60)
+    assert len(jobs) == 3
+    assert len({job.deadline_at for job in jobs}) == 1
+    assert run.step("each")["state"] == "RUNNING"
+
+
 def test_an_empty_list_completes_at_once(each, do):
     run = each([], step("after", "each"))
     each_step = run.step("each")
