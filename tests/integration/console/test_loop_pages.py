@@ -35,7 +35,7 @@ def test_the_graph_shows_a_loop_as_one_box_with_counts(begin, do, page):
     assert f'href="{AT}/executions/{child_of(run).id}/"' in shown
 
 
-def test_the_graph_says_why_a_step_was_skipped(begin, do, page):
+def test_the_graph_shows_why_a_step_was_skipped(begin, do, page):
     run = begin(step("a"), step("b", "a", when="$.steps.a.output > 5"), step("c", "b"), step("d", "a"), step("e", "d"))
     do("a", output=1)
     do("d", fails=True)
@@ -72,7 +72,7 @@ def test_a_step_without_values_of_others_has_no_table_of_origins(begin, page):
     assert "Where its values came from" not in page(f"jobs/{run.step('a')['job']}/")
 
 
-def test_the_page_of_a_parked_item_says_what_it_waits_for(begin, do, page):
+def test_the_page_of_a_parked_item_shows_what_it_waits_for(begin, do, page):
     run = begin(step("list"), loop(max_parallel=1))
     do("list", output=[1, 2])
     assert "It starts when other items of <code>each</code> have ended" in page(

@@ -52,7 +52,7 @@ def test_items_beyond_max_parallel_wait_until_others_end(each, do):
     assert (run.state, run.step("each")["output"]) == ("COMPLETED", [None] * 4)
 
 
-def test_placement_says_that_an_item_waits_for_others(each):
+def test_placement_shows_that_an_item_waits_for_others(each):
     run = each(2, max_parallel=1)
     placement = run.client.get(f"/jobs/{child_of(run).step('1')['job']}/placement").json()
     assert placement["waiting_for"]["what"] == "max_parallel"
