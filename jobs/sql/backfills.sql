@@ -62,7 +62,7 @@ skipped_slots as (
     update jobs_triggerslot s
        set outcome = 'SKIPPED', note = 'the backfill was stopped'
       from stopped_backfills
-     where s.backfill_id = stopped_backfills.id and s.outcome = 'QUEUED'
+     where s.backfill_id = any(array[stopped_backfills.id]) and s.outcome = 'QUEUED'
 )
 select id from stopped_backfills
 
