@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class Deadline(TypedDict):
+class DeadlineFields(TypedDict):
     """Deadline of a job or an execution. All fields are None if it has none."""
 
     deadline_seconds: float | None

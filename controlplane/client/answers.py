@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from controlplane.client.answer_parts import Deadline
+from controlplane.client.answer_parts import DeadlineFields
 from controlplane.client.loop_answers import LoopFields
 
 JobState = Literal[
@@ -60,7 +60,7 @@ class SentSignal(TypedDict):
     created_at: str
 
 
-class Job(Deadline):
+class Job(DeadlineFields):
     """Job. It has ended when `finished_at` is not None.
 
     In a list, `left_out` names the fields that are left out because they are too large.
@@ -187,7 +187,7 @@ class Step(LoopFields):
     finished_at: str | None
 
 
-class ExecutionFields(Deadline):
+class ExecutionFields(DeadlineFields):
     id: str
     name: str
     namespace: str

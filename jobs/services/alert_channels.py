@@ -33,14 +33,14 @@ class NoSuchChannel(NotSent):
     is_final = True
 
 
-class Channel(NamedTuple):
+class MessageChannel(NamedTuple):
     kind: str
     address: str
     row: AlertChannel | None = None
     """None if it is in the settings."""
 
 
-def read_channels(added: Iterable[AlertChannel] | None = None) -> dict[str, Channel]:
+def read_channels(added: Iterable[AlertChannel] | None = None) -> dict[str, MessageChannel]:
     """Return the channels by name: those in the settings, then those that people added.
 
     The latter are read from the database, unless the caller has read them.
@@ -50,11 +50,11 @@ def read_channels(added: Iterable[AlertChannel] | None = None) -> dict[str, Chan
     # Each address is a separate channel, because a server may refuse some addresses of an e-mail and accept others.
     given = {"webhook": settings.webhook_urls, "email": settings.email_to, "apprise": settings.apprise_urls}
     channels = {
-        f"{kind} {number}": Channel(kind, address)
+        f"{kind} {number}": MessageChannel(kind, address)
         for kind, addresses in given.items()
         for number, address in enumerate(addresses.split(), 1)
     }
-    return channels | {row.name: Channel(row.kind, row.address, row) for row in rows}
+    return channels | {row.name: MessageChannel(row.kind, row.address, row) for row in rows}
 
 
 def list_channels() -> list[str]:

@@ -177,7 +177,7 @@ def _resolve_in_time(steps: list[UUID]) -> list[ResolvedStep] | None:
 
 @contextmanager
 def _statement_timeout(seconds: float) -> Iterator[None]:
-    """Limit the statements of a block. The earlier limit is set again after it, in any transaction that goes on."""
+    """Limit the statements of a block. The earlier limit is set again after it, unless the transaction has ended."""
     with connection.cursor() as cursor:
         cursor.execute("select current_setting('statement_timeout')")
         before = cursor.fetchone()[0]

@@ -31,7 +31,7 @@ from controlplane.core.ids import parse_uuid
 from jobs.conf import alerts_conf
 from jobs.selectors.alerts import channels_and_time, incidents_page, latest_messages, mutes
 from jobs.services import alerts
-from jobs.services.alert_channels import Channel, describe_address, list_channels, read_channels
+from jobs.services.alert_channels import MessageChannel, describe_address, list_channels, read_channels
 from liveness.selectors.clock import database_time
 
 INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
@@ -127,7 +127,7 @@ def list_told(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return told
 
 
-def present_channel(name: str, channel: Channel) -> dict[str, Any]:
+def present_channel(name: str, channel: MessageChannel) -> dict[str, Any]:
     return {"name": name, "address": describe_address(channel.kind, channel.address), "row": channel.row}
 
 

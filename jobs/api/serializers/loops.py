@@ -57,7 +57,7 @@ def find_payload_problem(payload: Any) -> str | None:
     return None
 
 
-class LoopProgress(serializers.Serializer):
+class ItemCounts(serializers.Serializer):
     """Number of items of a loop that have ended."""
 
     total = serializers.IntegerField(help_text="Number of items.")
@@ -77,6 +77,6 @@ class LoopAnswer(ModelAnswer):
     fail_fast = serializers.BooleanField(
         source="loop.fail_fast", allow_null=True, help_text="True: if an item fails, the others are cancelled."
     )
-    progress = LoopProgress(
+    progress = ItemCounts(
         allow_null=True, help_text="Items of its loop. Null before it begins, and if it is no loop."
     )

@@ -42,6 +42,8 @@ def test_the_response_has_all_that_a_server_needs(worker):
         "cordoned": False,
         "maintenance": False,
         "drain": None,
+        "config": {"max_concurrent": 10, "tags": ["python", "script"]},
+        "dump": [],
     }
 
 

@@ -177,7 +177,8 @@ def test_claims_of_one_server_at_once_never_exceed_its_capacity_and_the_same_is_
 ):
     submit_many(100)
     token = tokens.read_server_token(committed(max_concurrent=7).token)
-    claims = [future.result(30) for future in [threads(claiming.claim_jobs, token, 5, request_id) for _ in range(8)]]
+    futures = [threads(claiming.claim_jobs, token, 5, request_id) for _ in range(8)]
+    claims = [future.result(30).attempts for future in futures]
     assert len({attempt.id for claim in claims for attempt in claim}) == Attempt.objects.count() == given
     assert request_id is None or {len(claim) for claim in claims} == {5}
 
@@ -236,7 +237,7 @@ def test_ten_checks_at_once_do_what_one_does(committed, threads, settings):
             one.start(attempt)
     for wait, state in ((100, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
         Clock().advance(wait)
-        done = [future.result(30) for future in [threads(check_liveness) for _ in range(10)]]
+        done = [future.result(30).attempts for future in [threads(check_liveness) for _ in range(10)]]
         assert set(Server.objects.values_list("state", flat=True)) == {state}
         if state == "DISCONNECTED":
             assert sum(one["disconnected"] for one in done) == 4

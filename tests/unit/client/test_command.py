@@ -24,7 +24,7 @@ JOB = {
 FAILED = {**JOB, "id": OTHER, "state": "FAILED", "error": {"code": "EXIT_1", "message": "no rows"}}
 SERVER = {
     "id": ID, "name": "worker-1", "type": "WORKER", "own": False, "cluster": "default", "state": "RUNNING",
-    "fresh": True, "cordoned": False, "drain": None, "attempts": [], "max_concurrent": 4,
+    "fresh": True, "cordoned": False, "drain": None, "attempts": [], "used_slots": 0, "max_concurrent": 4,
     "last_heartbeat_at": None, "tags": [],
 }  # fmt: skip
 SILENT = {"server": {"id": ID, "name": "worker-2"}, "state": "RUNNING", "silence_seconds": 4.2, "held": 1}
