@@ -56,13 +56,13 @@ class ClaimedAttempt:
 
 
 @dataclass(frozen=True)
-class ClaimResult:
+class ClaimedJobs:
     attempts: list[ClaimedAttempt]
     slots_wanted: int | None
     """Slots that the next job needs, if they are not free. None: no job waits for more slots."""
 
 
-def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> ClaimResult:
+def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> ClaimedJobs:
     """Give a worker at most `limit` attempts, as many as it has room for and as fit into one response. One round trip.
 
     It may hold `ahead` attempts more than it has slots.
@@ -93,7 +93,7 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, a
         for row in rows
         if row.id is not None
     ]  # fmt: skip
-    return ClaimResult(attempts, rows[0].slots_wanted)
+    return ClaimedJobs(attempts, rows[0].slots_wanted)
 
 
 def fetch_claimed_rows(
