@@ -25,6 +25,7 @@ def test_a_backfill_is_begun_shown_and_stopped(make, staff):
     stop = f"{page}backfills/{backfill.pk}/stop/"
     shown = browser.get(page)
     assert f'href="{stop}"' in shown.content.decode()
+    assert "Stop the backfill" in browser.get(stop).content.decode()
     assert "2020-01-01 00:00:00" in words(shown) or "Jan 01" in words(shown)
     assert browser.post(stop, {"note": ""}).status_code == 302
     backfill.refresh_from_db()
