@@ -79,7 +79,7 @@ class LoopPool:
         return self.host.get_child(member.key) if member else None
 
     def kill(self, key: str, patience: float = 0.0) -> bool:
-        """Cancel a call. Kill its process if it has not ended after `patience` seconds. Return False if it has ended."""
+        """Cancel a call, and kill its process `patience` seconds later. Return False if the call has ended."""
         member = self._by_call[key]
         if (child := self.host.get_child(member.key)) is None:
             return False

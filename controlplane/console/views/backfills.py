@@ -50,7 +50,7 @@ def stop_backfill(request: HttpRequest, trigger: UUID, backfill: UUID) -> HttpRe
     require_permission(request, PERMISSION)
     row = Backfill.objects.select_related("trigger").filter(pk=backfill, trigger=trigger).first()
     if row is None:
-        return show_not_found(request, "backfill")
+        return show_not_found(request, "backfill", "triggers")
     form = OptionalNoteForm(request.POST if request.method == "POST" else None)
     problem = ""
     if form.is_valid():

@@ -77,6 +77,4 @@ class LoopAnswer(ModelAnswer):
     fail_fast = serializers.BooleanField(
         source="loop.fail_fast", allow_null=True, help_text="True: if an item fails, the others are cancelled."
     )
-    progress = ItemCounts(
-        allow_null=True, help_text="Items of its loop. Null before it begins, and if it is no loop."
-    )
+    progress = ItemCounts(allow_null=True, help_text="Items of its loop. Null before it begins, and if it is no loop.")

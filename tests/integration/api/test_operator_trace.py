@@ -323,7 +323,13 @@ class World:
             form |= {"kind": "tag", "value": "gpu", "mode": "pause"}
         elif address.endswith(("/add/", "/edit/")):
             form = {**fields_of(self.browser.get(path).content.decode()), "note": NOTE}
-            form |= {"name": "daily", "cron": "0 2 * * *", "execution": TRIGGER_FORM["execution"], "max_running": 1, **PERIOD}
+            form |= {
+                "name": "daily",
+                "cron": "0 2 * * *",
+                "execution": TRIGGER_FORM["execution"],
+                "max_running": 1,
+                **PERIOD,
+            }
         elif address.startswith(f"{INSTANCE}alerts/"):
             path, form = f"{path}?rule=all", {"duration": "1h", "note": NOTE}
         else:

@@ -56,3 +56,10 @@ def test_a_form_that_is_sent_twice_begins_one_backfill(make, staff):
     form = {**PERIOD, "key": "one"}
     assert [browser.post(add, form).status_code for _ in range(2)] == [302, 302]
     assert Backfill.objects.count() == 1
+
+
+def test_a_backfill_that_was_deleted_is_unknown(make, staff):
+    trigger = make(cron="0 * * * *")
+    unknown = staff("evaluate_trigger").get(f"{AT}/{trigger}/backfills/{trigger}/stop/")
+    assert unknown.status_code == 404
+    assert "Unknown backfill" in unknown.content.decode()
