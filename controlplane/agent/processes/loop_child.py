@@ -56,7 +56,7 @@ class Answers:
 
 
 class AttemptOutput(io.TextIOBase):
-    """Standard output or error. Text goes to the attempt whose code writes it. Other text is dropped."""
+    """Standard output or error. The attempt that writes a text gets it. Other text is dropped."""
 
     encoding = "utf-8"
 

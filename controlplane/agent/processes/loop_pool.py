@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
-import uuid
 from dataclasses import dataclass, field, replace
 
 import structlog
 
-from controlplane.agent.processes import attempt_mark
-from controlplane.agent.processes.child_process import CallFeed, ChildCommand, ChildExit, ChildProcess
-from controlplane.agent.processes.pool import DELIVERIES, DIED_SILENTLY, NEVER_BEGUN, PRELOADED, PoolHost
-from controlplane.agent.processes.pool_member import Environment, PooledCall
+from controlplane.agent.processes.child_process import ChildExit, ChildProcess
+from controlplane.agent.processes.pooled_call import Environment, PooledCall
+from controlplane.agent.processes.process_pool import (
+    DELIVERIES,
+    NEVER_BEGUN,
+    RETIRE_PATIENCE,
+    Member,
+    PoolHost,
+    ProcessPool,
+)
 
 log = structlog.get_logger()
-PROGRAM = "controlplane.agent.processes.loop_child"
 CANCEL_PATIENCE = 2.0  # seconds in which a coroutine may end after its CancelledError
-RETIRE_PATIENCE = 5.0  # seconds in which a process without calls ends by itself
 
 
 @dataclass
@@ -35,31 +37,27 @@ class LoopCall:
 
 
 @dataclass
-class LoopMember:
+class LoopMember(Member):
     """A pool process and the calls that it runs, or will run when it is ready."""
 
-    key: str
-    environment: Environment
     calls: dict[str, LoopCall] = field(default_factory=dict)
     total: int = 0
-    is_ready: bool = False
-    is_retired: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.calls)
 
 
-@dataclass
-class LoopPool:
-    """`slots` processes run at most `at_once` calls each. `most_calls` and `most_memory` (bytes) limit their lives."""
+class LoopPool(ProcessPool[LoopMember]):
+    """Each process runs at most `at_once` calls at once."""
 
-    host: PoolHost
-    slots: int
-    at_once: int
-    most_calls: int
-    most_memory: int | None = None
-    _members: dict[str, LoopMember] = field(default_factory=dict)
-    _by_call: dict[str, LoopMember] = field(default_factory=dict)
-    _modules: dict[Environment, dict[str, None]] = field(default_factory=dict)  # whose calls have returned
-    _ended: list[ChildExit] = field(default_factory=list)
-    _is_closed: bool = False
+    program = "controlplane.agent.processes.loop_child"
+
+    def __init__(
+        self, host: PoolHost, slots: int, at_once: int, most_calls: int, most_memory: int | None = None
+    ) -> None:
+        super().__init__(host, slots, most_calls, most_memory)
+        self.at_once = at_once
 
     def begin(self, call: PooledCall) -> None:
         """Run a call in the process with the fewest calls, or in a new one. Raise OSError if none can be started."""
@@ -72,11 +70,6 @@ class LoopPool:
                     self._retire(one, "")  # it has other variables
             member = self._start(call.environment)
         self._assign(member, call)
-
-    def child_of(self, key: str) -> ChildProcess | None:
-        """Return the process that runs a call, or that will."""
-        member = self._by_call.get(key)
-        return self.host.get_child(member.key) if member else None
 
     def kill(self, key: str, patience: float = 0.0) -> bool:
         """Cancel a call, and kill its process `patience` seconds later. Return False if the call has ended."""
@@ -92,22 +85,13 @@ class LoopPool:
         self._set_kill_time(member, child)
         return True
 
-    def take_ended(self) -> list[ChildExit]:
-        """Return the calls that have ended."""
-        for member in list(self._members.values()):
-            if (child := self.host.get_child(member.key)) and child.answers and child.answers.lines:
-                self._read_answers(member, child)
-        ended, self._ended = self._ended, []
-        return ended
-
     def record_end(self, child: ChildProcess, child_exit: ChildExit) -> None:
         """Record the end of a process. Its calls have ended too, except those that had not begun."""
         member = self._members[child.key]
         self._read_answers(member, child)
         del self._members[member.key]
         if not (member.is_ready or member.is_retired or child.was_killed):
-            log.warning(DIED_SILENTLY, pid=child_exit.pid, status=child_exit.status)
-            self._modules.pop(member.environment, None)
+            self._forget_modules(member, child_exit)
         for key, one in list(member.calls.items()):
             if one.has_begun or one.killed_at is not None:
                 is_bystander = child.was_killed and not one.result and one.killed_at is None
@@ -122,33 +106,10 @@ class LoopPool:
                 member.calls[key] = one
                 self._end_call(member, key, replace(child_exit, problem=str(error), is_of_machine=True))
 
-    def memory_of_earlier(self, key: str) -> int:
-        """Return 0: a worker with `--async` has no memory limit for each attempt."""
-        return 0
-
-    def retire_all(self) -> None:
-        """Let the processes without a call end by themselves."""
-        self._is_closed = True
-        for member in self._members.values():
-            if not member.calls:
-                self._retire(member, "")
-
-    @property
-    def has_retired(self) -> bool:
-        return any(member.is_retired for member in self._members.values())
-
     def _start(self, environment: Environment) -> LoopMember:
-        key = f"{attempt_mark.POOLED}{uuid.uuid4()}"
-        modules = list(self._modules.get(environment, ()))[-PRELOADED:]
-        member = LoopMember(key, environment)
-        marked = {**dict(environment), attempt_mark.POOL_NAME: key}
-        command = ChildCommand(
-            [sys.executable, "-m", PROGRAM], marked, b"", with_result=True, with_pulse=True, is_own=True, is_pool=True
-        )
+        member = LoopMember(self._new_key(), environment)
         # Output that belongs to no call is dropped. The process reports the output of each call by itself.
-        self.host.start_process(key, command, lambda stream, chunk: None)
-        self._members[key] = member
-        self._send(member, json.dumps({"preload": modules, "max_memory": self.most_memory}).encode() + b"\n")
+        self._start_process(member, lambda stream, chunk: None)
         return member
 
     def _assign(self, member: LoopMember, call: PooledCall) -> None:
@@ -159,18 +120,6 @@ class LoopPool:
         self._send(member, call.encode())
         if member.total >= self.most_calls:
             self._retire(member, f"it ran {member.total} attempts", call)
-
-    def _send(self, member: LoopMember, data: bytes) -> None:
-        if (child := self.host.get_child(member.key)) and isinstance(child.feed, CallFeed):
-            self.host.send(child.feed, data)
-
-    def _read_answers(self, member: LoopMember, child: ChildProcess) -> None:
-        if (answers := child.answers) is None:
-            return
-        while not answers.pipe.closed and answers.read_chunk():
-            pass
-        while answers.lines:
-            self._read_answer(member, child, answers.lines.popleft())
 
     def _read_answer(self, member: LoopMember, child: ChildProcess, line: bytes) -> None:
         kind, _, rest = line.partition(b" ")

@@ -6,52 +6,48 @@ replaced when an attempt leaves something behind. One more process than needed i
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import structlog
 
-from controlplane.agent.processes import attempt_mark
-from controlplane.agent.processes.child_process import CallFeed, ChildCommand, ChildExit, ChildProcess
-from controlplane.agent.processes.pool_member import Environment, OutputHandler, PooledCall, PoolMember
+from controlplane.agent.processes.child_process import ChildExit, ChildProcess
+from controlplane.agent.processes.pooled_call import Environment, PooledCall
+from controlplane.agent.processes.process_pool import DELIVERIES, NEVER_BEGUN, RETIRE_PATIENCE, Member, ProcessPool
 from controlplane.agent.processes.process_view import resident_bytes
 
 log = structlog.get_logger()
-PROGRAM = "controlplane.agent.processes.pool_child"
-PRELOADED = 32  # modules that a new process imports before its first call
-RETIRE_PATIENCE = 5.0  # seconds in which a process that is not needed any more ends by itself
-DIED_SILENTLY = "a pool process ended before it was ready"
-DELIVERIES = 3  # processes that may end with a call before they begin it
-NEVER_BEGUN = f"{DELIVERIES} pool processes ended before they began it"
-
-
-class PoolHost(Protocol):
-    """The supervisor, as far as a pool needs it."""
-
-    def start_process(self, key: str, command: ChildCommand, on_output: OutputHandler) -> None: ...
-    def get_child(self, key: str) -> ChildProcess | None: ...
-    def send(self, feed: CallFeed, data: bytes) -> None: ...
-    def close_feed(self, child: ChildProcess) -> None: ...
 
 
 @dataclass
-class Pool:
-    """`slots` processes may run attempts. `most_calls` and `most_memory` (bytes) limit the life of a process."""
+class PoolMember(Member):
+    """A pool process. `call` is the one that it runs, or that waits until it is ready."""
 
-    host: PoolHost
-    slots: int
-    most_calls: int
-    most_memory: int | None = None
-    _members: dict[str, PoolMember] = field(default_factory=dict)
-    _by_call: dict[str, PoolMember] = field(default_factory=dict)
-    _modules: dict[Environment, dict[str, None]] = field(default_factory=dict)  # whose calls have returned
-    _ended: list[ChildExit] = field(default_factory=list)
-    _is_closed: bool = False
+    preloads: bool = False
+    call: PooledCall | None = None
+    is_killed: bool = False  # with its attempt
+    calls: int = 0
+    memory_when_new: int = 0  # bytes, this and the next one
+    memory_of_earlier: int = 0  # kept from the calls before the present one
+    result: bytes = b""
+
+    @property
+    def is_busy(self) -> bool:
+        return self.call is not None
+
+    @property
+    def is_idle(self) -> bool:
+        return self.is_ready and self.call is None and not self.is_retired and not self.is_killed
+
+    def write_output(self, stream: str, chunk: bytes) -> None:
+        if self.call:  # output between two attempts belongs to none
+            self.call.on_output(stream, chunk)
+
+
+class Pool(ProcessPool[PoolMember]):
+    """Each process runs one attempt after the other."""
+
+    program = "controlplane.agent.processes.pool_child"
 
     def begin(self, call: PooledCall) -> None:
         """Run a call in a process that is ready, or in a new one. Raise OSError if none can be started."""
@@ -63,14 +59,6 @@ class Pool:
         if member is None:
             member = self._start(call.environment)
         self._assign(member, call)
-
-    def member_of(self, key: str) -> PoolMember | None:
-        return self._by_call.get(key)
-
-    def child_of(self, key: str) -> ChildProcess | None:
-        """Return the process that runs a call, or that will."""
-        member = self._by_call.get(key)
-        return self.host.get_child(member.key) if member else None
 
     def kill(self, key: str, patience: float = 0.0) -> bool:
         """Kill the process of a call, after `patience` seconds. Return False if the call has ended already."""
@@ -85,11 +73,7 @@ class Pool:
         return True
 
     def take_ended(self) -> list[ChildExit]:
-        """Return the calls that have ended: nothing that they started is left, except threads."""
-        for member in list(self._members.values()):
-            if (child := self.host.get_child(member.key)) and child.answers and child.answers.lines:
-                self._read_answers(member, child)
-        ended, self._ended = self._ended, []
+        ended = super().take_ended()
         if ended:
             self._keep_spare()
         return ended
@@ -107,7 +91,7 @@ class Pool:
         has_begun = child_exit.result.partition(b"\n")[0] == call.key.encode()
         if not (has_begun or member.is_killed or child.was_killed):
             if not was_ready and member.preloads:
-                self._forget_modules(member, child_exit)  # perhaps one of them has ended it
+                self._forget_modules(member, child_exit)
             try:
                 if call.deliveries < DELIVERIES:
                     self._assign(self._start(member.environment), call)
@@ -122,31 +106,9 @@ class Pool:
         """Return the bytes that the process of a call kept from earlier calls."""
         return member.memory_of_earlier if (member := self._by_call.get(key)) else 0
 
-    def keys(self) -> Iterable[str]:
-        return self._members.keys()
-
-    def retire_all(self) -> None:
-        """Let the processes without a call end by themselves."""
-        self._is_closed = True
-        for member in self._members.values():
-            if not member.call:
-                self._retire(member, "")
-
-    @property
-    def has_retired(self) -> bool:
-        return any(member.is_retired for member in self._members.values())
-
     def _start(self, environment: Environment) -> PoolMember:
-        key = f"{attempt_mark.POOLED}{uuid.uuid4()}"
-        modules = list(self._modules.get(environment, ()))[-PRELOADED:]
-        member = PoolMember(key, environment, bool(modules))
-        marked = {**dict(environment), attempt_mark.POOL_NAME: key}
-        command = ChildCommand(
-            [sys.executable, "-m", PROGRAM], marked, b"", with_result=True, with_pulse=True, is_own=True, is_pool=True
-        )
-        self.host.start_process(key, command, member.write_output)
-        self._members[key] = member
-        self._send(member, json.dumps({"preload": modules, "max_memory": self.most_memory}).encode() + b"\n")
+        member = PoolMember(self._new_key(), environment, preloads=bool(self._preloads(environment)))
+        self._start_process(member, member.write_output)
         return member
 
     def _assign(self, member: PoolMember, call: PooledCall) -> None:
@@ -171,18 +133,6 @@ class Pool:
             size = resident_bytes(child.pid)
             member.memory_when_new = member.memory_when_new or size
             member.memory_of_earlier = max(0, size - member.memory_when_new)
-
-    def _send(self, member: PoolMember, data: bytes) -> None:
-        if (child := self.host.get_child(member.key)) and isinstance(child.feed, CallFeed):
-            self.host.send(child.feed, data)
-
-    def _read_answers(self, member: PoolMember, child: ChildProcess) -> None:
-        if (answers := child.answers) is None:
-            return
-        while not answers.pipe.closed and answers.read_chunk():
-            pass
-        while answers.lines:
-            self._read_answer(member, child, answers.lines.popleft())
 
     def _read_answer(self, member: PoolMember, child: ChildProcess, line: bytes) -> None:
         kind, _, rest = line.partition(b" ")
@@ -251,10 +201,6 @@ class Pool:
             log.info("Pool process replaced", why=why, pid=child.pid, **(call.describe() if call else {}))
         self.host.close_feed(child)
         child.kill_at = time.monotonic() + RETIRE_PATIENCE
-
-    def _forget_modules(self, member: PoolMember, child_exit: ChildExit) -> None:
-        log.warning(DIED_SILENTLY, pid=child_exit.pid, status=child_exit.status)
-        self._modules.pop(member.environment, None)
 
     def _keep_spare(self) -> None:
         """Start one process ahead of time, and end idle processes beyond the slots and one spare."""

@@ -32,7 +32,7 @@ from controlplane.agent.processes.child_start import OutputHandler, start_below_
 from controlplane.agent.processes.fork_servers import ForkServer, ForkServers
 from controlplane.agent.processes.loop_pool import LoopPool
 from controlplane.agent.processes.pool import Pool
-from controlplane.agent.processes.pool_member import PooledCall
+from controlplane.agent.processes.pooled_call import PooledCall
 from controlplane.agent.processes.server_file import ServerFile
 from controlplane.agent.processes.strays import Strays
 

@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.agent.processes.child_process import ChildCommand, ChildExit
 from controlplane.agent.processes.pool import DELIVERIES, Pool
-from controlplane.agent.processes.pool_member import PooledCall
+from controlplane.agent.processes.pooled_call import PooledCall
 
 
 class FakeProcess:

@@ -1,4 +1,4 @@
-"""A pool process and the call that it runs, as the agent keeps them."""
+"""The call of a function in a pool process."""
 
 from __future__ import annotations
 
@@ -36,28 +36,3 @@ class PooledCall:
         function, modules = self.command.argv[3:5]
         call = {"id": self.key, "function": function, "modules": modules, "variables": dict(self.command.variables)}
         return json.dumps(call).encode() + b"\n" + self.command.stdin + b"\n"
-
-
-@dataclass
-class PoolMember:
-    """A pool process. `call` is the one that it runs, or that waits until it is ready."""
-
-    key: str
-    environment: Environment
-    preloads: bool
-    call: PooledCall | None = None
-    is_ready: bool = False
-    is_killed: bool = False  # with its attempt
-    calls: int = 0
-    memory_when_new: int = 0  # bytes, this and the next one
-    memory_of_earlier: int = 0  # kept from the calls before the present one
-    result: bytes = b""
-    is_retired: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        return self.is_ready and self.call is None and not self.is_retired and not self.is_killed
-
-    def write_output(self, stream: str, chunk: bytes) -> None:
-        if self.call:  # output between two attempts belongs to none
-            self.call.on_output(stream, chunk)
