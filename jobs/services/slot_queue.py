@@ -92,14 +92,12 @@ def start_all_queued_slots() -> int:
     return for_each_trigger(sql.find_queued_triggers, lambda trigger, row: start_queued_slots(trigger, row.now))
 
 
-def cancel_replaced_executions() -> int:
-    """Cancel executions for whose end a later slot waits (`cancel_running`). Return how many."""
-    count = 0
+def cancel_replaced_executions() -> None:
+    """Cancel executions that a later slot waits for (`cancel_running`)."""
     for row in sql.find_replaced_executions.fetch_rows():
         with isolate_row("executions replaced", row.id):
-            count += len(cancellation.stop_executions([row.id], "CANCELLED", "replaced by a later slot of its trigger"))
+            cancellation.stop_executions([row.id], "CANCELLED", "replaced by a later slot of its trigger")
             cancellation.halt_tree(row.id)
-    return count
 
 
 @retry_from_start

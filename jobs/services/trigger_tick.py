@@ -3,10 +3,13 @@
 Each part finds its rows by state, so a crash between two parts loses nothing.
 """
 
+from collections.abc import Callable
 from uuid import UUID
 
 import structlog
+from django.db import DatabaseError
 
+from controlplane.core.database.errors import describe
 from controlplane.core.transactions import retried_atomic
 from jobs.services import backfills, evaluations, slot_queue
 from jobs.sql import sql
@@ -19,12 +22,24 @@ SIGNALS_BATCH = 1000
 
 
 def run_tick() -> int:
-    """Start the slots that are due or queued. Return how many started."""
-    settle_slots()
-    started = evaluations.evaluate_due_triggers()
-    queue_signals()
-    slot_queue.cancel_replaced_executions()
-    return started + slot_queue.start_all_queued_slots() + backfills.continue_backfills()
+    """Start the slots that are due or queued. Return how many started.
+
+    All parts run, even if one of them fails. Then the first error is raised.
+    """
+    parts: list[Callable[[], int | None]] = [
+        settle_slots, evaluations.evaluate_due_triggers, queue_signals, slot_queue.cancel_replaced_executions,
+        slot_queue.start_all_queued_slots, backfills.continue_backfills,
+    ]  # fmt: skip
+    started, errors = 0, []
+    for part in parts:
+        try:
+            started += part() or 0
+        except DatabaseError as error:
+            log.warning("A part of the tick of triggers failed", part=part.__name__, why=describe(error))
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return started
 
 
 def queue_signals() -> None:

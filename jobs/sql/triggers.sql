@@ -124,8 +124,8 @@ select distinct e.id
 
 -- statement: queue_signals
 -- Queue a slot of each trigger on a new signal, one batch of signals. A trigger that already started in the chain of
--- executions that led to the signal is refused. The times of slots are unique, so slots of the same moment follow each
--- other by a microsecond.
+-- executions that led to the signal is refused. The times of slots are unique, so a slot is at least a microsecond after
+-- all earlier slots of its trigger. A signal may have been committed later than younger ones.
 -- takes: batch bigint
 -- returns: id uuid, name text, is_refused bool|null
 -- row: RoutedSignal
@@ -140,7 +140,7 @@ routed_signals as (
 started_triggers as materialized (
     select t.id as trigger, t.name as trigger_name, s.id, s.name, s.body, s.trigger_chain, s.created_at,
            t.id = any(s.trigger_chain) as is_refused,
-           row_number() over (partition by t.id, s.created_at order by s.id) as place
+           row_number() over (partition by t.id order by s.created_at, s.id) as place
       from new_signals s join jobs_trigger t on {{starts_at(t, s)}}
 ),
 new_slots as (
@@ -151,8 +151,7 @@ new_slots as (
            name, case when not is_refused then body end, trigger_chain
       from started_triggers
      cross join lateral (
-           select max(slot) as last from jobs_triggerslot
-            where trigger_id = trigger and slot >= created_at and slot < created_at + interval '1 millisecond') known
+           select max(slot) as last from jobs_triggerslot where trigger_id = trigger and slot >= created_at) known
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, line)

@@ -1,10 +1,12 @@
 """Triggers that start at signals, and the signals that the control plane sends when executions end."""
 
+from datetime import timedelta
+
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from jobs.models import Execution, Signal, TriggerSlot
-from jobs.services import waits
+from jobs.services import trigger_tick, waits
 from jobs.services.trigger_tick import run_tick
 from liveness.services import tokens
 from tests.integration.jobs.test_trigger_failures import end
@@ -269,3 +271,30 @@ def test_a_body_with_a_strange_id_starts_the_trigger(listen, send):
     listen("paid")
     send("paid", {"id": "not a uuid"})
     assert run_tick() == 1
+
+
+def test_signals_that_were_committed_late_get_slots_of_their_own(listen, send, operator, read):
+    trigger = listen("paid:*")
+    first = None
+    for number, microseconds in enumerate([500, 0, 100, 500]):
+        send(f"paid:{number}")
+        signal = Signal.objects.get(name=f"paid:{number}")
+        first = first or signal.created_at
+        Signal.objects.filter(pk=signal.pk).update(created_at=first + timedelta(microseconds=microseconds))
+        if number == 0:
+            assert run_tick() == 1
+    assert run_tick() == 3
+    assert {one["signal"] for one in runs(operator, trigger)} == {f"paid:{number}" for number in range(4)}
+
+
+def test_a_part_of_the_tick_that_fails_stops_no_other_part(create, operator, monkeypatch):
+    def fail():
+        raise DatabaseError("a signal that cannot be read")
+
+    monkeypatch.setattr(trigger_tick, "queue_signals", fail)
+    trigger = create(action=None)
+    period = {"from": "2020-01-01T00:00:00Z", "to": "2020-01-01T01:00:00Z"}
+    backfill = operator.post(f"/triggers/{trigger['id']}/backfills", period).json()
+    with pytest.raises(DatabaseError, match="cannot be read"):
+        run_tick()
+    assert operator.get(f"/triggers/{trigger['id']}/backfills/{backfill['id']}").json()["running"] == 1
