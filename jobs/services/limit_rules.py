@@ -1,5 +1,6 @@
 """Rules of limits: operators set and delete them, and each change acts at once."""
 
+import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
@@ -16,8 +17,8 @@ from jobs.sql import sql
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
-WAITING_LIMIT = 500_000
-"""Waiting jobs of a new rule that are parked at once. Claims park the others."""
+WAITING_LIMIT, PARKING_TIME = 500_000, 5.0
+"""Number of waiting jobs that a new rule parks at once, and the seconds for that. Claims park the others."""
 FIELDS = ("running", "starts", "per_seconds")
 
 
@@ -75,10 +76,12 @@ def park_waiting_jobs(namespace: str, pattern: str) -> int:
     jobs = [
         row.id for row in sql.list_jobs_of_rule.fetch_rows(pattern=pattern, namespace=namespace, most=WAITING_LIMIT)
     ]
-    unparked = 0
+    unparked, until = 0, time.monotonic() + PARKING_TIME
     for first in range(0, len(jobs), limits.JOBS_AT_ONCE):
         park_jobs(jobs[first : first + limits.JOBS_AT_ONCE])
         unparked += limits.settle_turns()
+        if time.monotonic() >= until:
+            break
     return unparked
 
 

@@ -366,3 +366,13 @@ def test_nothing_is_repaired_and_nothing_left(rule, jobs, worker):
 @pytest.mark.parametrize("pattern", ["tag:", "action:", "namespace:", "tag::*", "tag:a*", "tag:*:b", "tag: "])
 def test_rules_without_a_name_are_refused(rule, pattern):
     rule(pattern, running=1, status=400)
+
+
+def test_a_rule_parks_only_for_some_seconds_and_claims_park_the_rest(rule, jobs, worker, parked, monkeypatch):
+    monkeypatch.setattr(limit_rules, "PARKING_TIME", 0)
+    monkeypatch.setattr(limits, "JOBS_AT_ONCE", 1)
+    waiting = jobs(4)
+    rule("action:script", running=1)
+    assert parked(*waiting).count(None) == 4
+    assert claimed(worker(tags=TAGS, max_concurrent=10)) == waiting[:1]
+    assert parked(*waiting[1:]) == ["action:script"] * 3
