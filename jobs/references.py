@@ -58,7 +58,7 @@ def escape_name(name: str) -> str:
 
 
 def read_use(canonical: str) -> PathUse:
-    """Return the keys of the steps that a path names, and whether it reads the item of a loop.
+    """Return the keys of the steps that a path names, and True if it reads the item of a loop.
 
     Raise WrongPath if a root is not followed by `inputs`, by `steps` and a key, or by `item` or `index`.
     """

@@ -59,7 +59,7 @@ class StopBackfillView(TriggerCall):
 
     @extend_schema(request=NoteRequest, responses=BackfillAnswer)
     def post(self, request: Request, trigger: UUID, backfill: UUID) -> Response:
-        """Stop a backfill. Its running executions go on, and its other slots are SKIPPED."""
+        """Stop a backfill. Its running executions continue, and its other slots are SKIPPED."""
         body: Any = NoteRequest(data=request.data)
         body.is_valid(raise_exception=True)
         stopped = backfills.stop_backfill(trigger, backfill, self.actor, body.validated_data["note"])

@@ -30,8 +30,8 @@ class Incident(models.Model):
     updated_at = models.DateTimeField(null=True, help_text="Time of the last of these messages.")
     ended_at = models.DateTimeField(null=True)
     acknowledged_at = models.DateTimeField(null=True)
-    acknowledged_by = models.TextField(db_default="", help_text="Person who acknowledged it; empty: nobody yet.")
-    owner = models.TextField(db_default="", help_text="Person who handles it; empty: nobody.")
+    acknowledged_by = models.TextField(db_default="", help_text="Person who acknowledged it. Empty: not yet.")
+    owner = models.TextField(db_default="", help_text="Person who handles it. Empty: no owner.")
 
     class Meta:
         permissions = [("handle_incident", "Can acknowledge incidents, assign them and comment on them")]

@@ -43,7 +43,7 @@ class Execution(models.Model):
     outputs = models.JSONField(null=True, help_text="Values of its outputs at its end.")
     loop = models.JSONField(
         null=True,
-        help_text="Loop whose items its steps are: `step`, `fail_fast`, perhaps `max_parallel`. Null: it is no loop.",
+        help_text="Loop whose items its steps are: `step`, `fail_fast`, `max_parallel`. Null for other executions.",
     )
 
     state = models.TextField(db_default=ExecutionState.RUNNING.value)

@@ -102,7 +102,7 @@ class WorkerJob(models.Model):
     limits = models.JSONField(null=True, help_text="Slots that it needs, by key.")
     parked_by = models.JSONField(
         null=True,
-        help_text="Why it may not be claimed although PENDING: `limit`, `hold` or `max_parallel`. Null: it may.",
+        help_text="Reason why it waits: `limit`, `hold` or `max_parallel`. Null if it can be claimed.",
     )
     worker_slots = models.IntegerField(db_default=1, help_text="Slots of its worker that an attempt holds.")
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")

@@ -45,7 +45,7 @@ class LimitRule(models.Model):
             ),
         ]
         indexes = [
-            # A claim looks whether there is such a rule.
+            # A claim checks if there is such a rule.
             models.Index(fields=["pattern"], name="limitrule_by_content", condition=IS_BY_CONTENT),
         ]
 

@@ -41,7 +41,7 @@ class MessageChannel(NamedTuple):
 
 
 def read_channels(added: Iterable[AlertChannel] | None = None) -> dict[str, MessageChannel]:
-    """Return the channels by name: those in the settings, then those that people added.
+    """Return the channels by name: first from the settings, then from the page.
 
     The latter are read from the database, unless the caller has read them.
     """

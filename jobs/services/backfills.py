@@ -29,7 +29,7 @@ SLOTS_LIMIT = 10_000
 def begin_backfill(
     trigger: UUID, start: datetime, end: datetime, max_running: int, by: str, *, note: str = "", key: str | None = None
 ) -> tuple[Backfill, bool]:
-    """Begin a backfill of the slots from `start` to just before `end`. Return it, and whether it is new.
+    """Begin a backfill of the slots from `start` to just before `end`. Return it, and True if it is new.
 
     The `start_at` and `end_at` of the trigger do not limit it. A call with the same key returns the same backfill.
     Raises TriggerUnknown, TriggerUnusable, NoSchedule and WrongPeriod.

@@ -64,7 +64,7 @@ def change_job(
     wanted = {name: read_value(name, value, now) for name, value in changes.items()}
     old = {name: now_is for name, value in wanted.items() if differs(now_is := read_field(row, name), value)}
     if "available_at" in old and max(row.available_at, wanted["available_at"]) <= now:
-        del old["available_at"]  # it may be claimed now, before as after
+        del old["available_at"]  # it can be claimed now, and could be before
     if not old:
         return
     keys = {*(row.limits or {}), *(wanted.get("limits") or {})}

@@ -1,4 +1,4 @@
-"""Channels of alerts that people add on the page, beside those in the settings."""
+"""Channels of alerts that people add on the page. The settings may have others."""
 
 from importlib.util import find_spec
 from uuid import UUID

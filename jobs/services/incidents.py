@@ -37,7 +37,7 @@ def assign_incident(incident: UUID, owner: str, by: str, note: str = "", *, seen
     """
     row = lock_incident(incident)
     if seen is not None and row.owner != seen:
-        raise IncidentReassigned(f"The owner is {row.owner or 'nobody'} now. Open the page again.")
+        raise IncidentReassigned(f"The owner is {row.owner or 'none'} now. Open the page again.")
     if row.owner == owner:
         return
     rows_of(row).update(owner=owner)

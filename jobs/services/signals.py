@@ -24,7 +24,7 @@ log = structlog.get_logger()
 def send_signal(
     owner: ApiToken, name: str, body: Any, *, namespace: str, key: str | None = None
 ) -> tuple[StoredSignal, bool]:
-    """Store a signal. Return it, and whether it is new. `deliver_signals` gives it to the steps that wait.
+    """Store a signal. Return it, and True if it is new. `deliver_signals` gives it to the steps that wait.
 
     A call with the same key returns the same signal. Raises SignalTooLarge, and KeyTaken if the key belongs to other
     content.

@@ -14,7 +14,7 @@ BEGIN = InstanceAction(
     "This also works while the trigger is paused. The next slot does not change.", PERMISSION,
 )  # fmt: skip
 STOP = InstanceAction(
-    "stop_backfill", "Stop", "No further slot starts. Running executions go on.", PERMISSION,
+    "stop_backfill", "Stop", "No further slot starts. Running executions continue.", PERMISSION,
 )  # fmt: skip
 
 

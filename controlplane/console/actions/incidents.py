@@ -19,7 +19,7 @@ class OwnerForm(forms.Form):
     def __init__(self, data: Any, *, names: Iterable[str], owner: str) -> None:
         """Build the form for an incident of this owner. `names` are the people who may own incidents."""
         super().__init__(data, initial={"owner": owner, "seen": owner})
-        choices = [("", "nobody"), *((name, name) for name in sorted({*names, owner} - {""}))]
+        choices = [("", "No owner"), *((name, name) for name in sorted({*names, owner} - {""}))]
         self.fields["owner"].choices = choices  # type: ignore[attr-defined]
 
 

@@ -89,7 +89,7 @@ def assign_incident(request: HttpRequest, incident: UUID) -> HttpResponse:
     owner = request.user.get_username() if "me" in request.POST else form.cleaned_data["owner"]
     seen = form.cleaned_data["seen"]
     return act(
-        request, incident, f"Owner: {owner or 'nobody'}",
+        request, incident, f"Owner: {owner or 'none'}",
         lambda row: incidents.assign_incident(row.pk, owner, request_actor(request), seen=seen),
     )  # fmt: skip
 

@@ -82,7 +82,7 @@ def describe_parked(row: Queue) -> str:
 
 
 def present_rate(rate: QueueRate) -> dict[str, Any]:
-    """Return the jobs that were submitted and ended per minute, and a chart of those that ended."""
+    """Return the jobs submitted and ended per minute, and a chart of the ended ones."""
     chart = json.loads(rate.chart or "{}")
     ended = [chart.get(str(place), 0) for place in reversed(range(rate.chart_minutes))]
     return {

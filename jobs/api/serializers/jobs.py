@@ -219,7 +219,7 @@ class JobAnswer(ModelAnswer):
     limits = serializers.SerializerMethodField(help_text="Slots that it needs, by key.")
     parked_by = serializers.SerializerMethodField(
         help_text='Why no worker gets it although it is PENDING: `{"limit": key}`, `{"hold": id}` or'
-        ' `{"max_parallel": step}`. Null: it may be claimed.'
+        ' `{"max_parallel": step}`. Null if it can be claimed.'
     )
 
     class Meta:

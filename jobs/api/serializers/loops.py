@@ -69,7 +69,7 @@ class LoopAnswer(ModelAnswer):
     """Fields of a step in responses that are about its loop."""
 
     for_each = serializers.CharField(
-        source="loop.for_each", allow_null=True, help_text="Path of its list. Null: it is no loop."
+        source="loop.for_each", allow_null=True, help_text="Path of its list. Null for other executions."
     )
     max_parallel = serializers.IntegerField(
         source="loop.max_parallel", allow_null=True, help_text="Number of items that may run at once. Null: any."

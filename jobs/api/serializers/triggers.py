@@ -124,7 +124,7 @@ def restore_fields(data: Mapping[str, Any], trigger: Trigger | None) -> dict[str
 
 
 SCHEDULES = ("cron", "interval_seconds", "on_signal")
-"""Fields of which a trigger has exactly one."""
+"""A trigger has exactly one of these fields."""
 
 
 class TriggerRequest(StrictSerializer):

@@ -28,7 +28,7 @@ def browser(staff):
 def test_an_incident_has_a_page_that_the_list_links_to(reader, incident):
     assert f'href="{AT}{incident.pk}/"' in reader.get(AT).content.decode()
     page = words(reader.get(f"{AT}{incident.pk}/"))
-    for text in ("2 servers of cluster east lost: a, b", "OPEN", "critical", "Not acknowledged", "Owner: nobody"):
+    for text in ("2 servers of cluster east lost: a, b", "OPEN", "critical", "Not acknowledged", "Owner: none"):
         assert text in page, text
     assert "Add comment" not in page
 
