@@ -202,105 +202,11 @@ class TryAgain(Problem):
     code = "try_again"
 
 
-class ExecutionUnknown(Problem):
-    """The execution does not exist or is not yours."""
-
-    status = 404
-    code = "not_found"
-
-
-class ExecutionEnded(Problem):
-    """The execution has ended and cannot be changed."""
-
-    code = "execution_ended"
-
-
-class ExecutionRunning(Problem):
-    """The execution has not ended yet."""
-
-    code = "execution_running"
-
-
-class StepHasChild(Problem):
-    """The step is an execution of its own. Act on that execution."""
-
-    code = "step_has_child"
-
-
-class TriggerUnknown(Problem):
-    """The trigger does not exist."""
-
-    status = 404
-    code = "not_found"
-
-
-class TriggerNameTaken(Problem):
-    """Another trigger has this name. Choose another one."""
-
-    code = "name_conflict"
-
-
-class TriggerChanged(Problem):
-    """The trigger was just changed by another call. Both changes together would leave it with two schedules or none."""
-
-    code = "trigger_changed"
-
-
-class TriggerUnusable(Problem):
-    """The stored trigger is no longer valid on this system. Change it."""
-
-    code = "trigger_unusable"
-
-
-class TriggerPaused(Problem):
-    """The trigger is already paused."""
-
-    code = "trigger_paused"
-
-
-class TriggerNotPaused(Problem):
-    """The trigger is not paused."""
-
-    code = "trigger_not_paused"
-
-
-class EvaluationInFlight(Problem):
-    """The trigger is already being evaluated."""
-
-    code = "evaluation_in_flight"
-
-
 class SignalTooLarge(Problem):
     """The body of the signal is too large."""
 
     status = 413
     code = "too_large"
-
-
-class WrongAnswer(Problem):
-    """The answer does not fit the question."""
-
-    status = 400
-    code = "invalid"
-
-
-class NotInGroup(Problem):
-    """Only people of a group may answer this step."""
-
-    status = 403
-    code = "not_in_group"
-
-
-class AlreadyAnswered(Problem):
-    """The step was already answered."""
-
-    code = "already_answered"
-
-
-class NotWaiting(Problem):
-    """The step does not wait for an answer."""
-
-    code = "not_waiting"
 
 
 class LimitUnknown(Problem):

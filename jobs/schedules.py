@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from jobs.errors import TriggerUnusable
+from jobs.trigger_errors import TriggerUnusable
 
 
 def find_zone(name: str) -> ZoneInfo:

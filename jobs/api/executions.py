@@ -24,7 +24,7 @@ from jobs.api.serializers.jobs import JobAnswer, NoteRequest
 from jobs.api.serializers.restarts import RestartRequest
 from jobs.api.serializers.waits import AnswerRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
-from jobs.errors import ExecutionUnknown
+from jobs.execution_errors import ExecutionUnknown
 from jobs.selectors.executions import execution_events, execution_with_steps, step_job_id, visible_executions
 from jobs.services import approvals, cancellation, executions, reruns
 from jobs.services.approvals import groups_of

@@ -14,9 +14,9 @@ from jobs.api import examples
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
 from jobs.api.views import KEY, idempotency_key
-from jobs.errors import TriggerUnknown
 from jobs.selectors.triggers import triggers_with_slots
 from jobs.services import triggers
+from jobs.trigger_errors import TriggerUnknown
 from liveness.api.access import NamespaceQuery, RoleCall
 from liveness.models import Role
 from liveness.services.action_events import format_actor

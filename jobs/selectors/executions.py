@@ -24,7 +24,8 @@ from django.db.models import (
 from django.db.models.functions import JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
-from jobs.errors import ExecutionUnknown, JobUnknown
+from jobs.errors import JobUnknown
+from jobs.execution_errors import ExecutionUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, WorkerJob
 from jobs.selectors.attempts import holder_of_job
 from jobs.selectors.contents import MUCH, content, put_in_place

@@ -8,7 +8,8 @@ import structlog
 from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import retried_atomic
 from jobs.answer_fields import find_value_problems
-from jobs.errors import AlreadyAnswered, JobUnknown, NotInGroup, NotWaiting, TryAgain, WrongAnswer
+from jobs.errors import JobUnknown, TryAgain
+from jobs.execution_errors import AlreadyAnswered, NotInGroup, NotWaiting, WrongAnswer
 from jobs.models import WorkerJob
 from jobs.services.executions import advance_executions
 from jobs.sql import sql

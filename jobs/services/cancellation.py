@@ -12,7 +12,8 @@ import structlog
 
 from controlplane.core.json_bodies import write_json
 from controlplane.core.transactions import isolate_row, retried_atomic
-from jobs.errors import CancelRequested, ExecutionUnknown
+from jobs.errors import CancelRequested
+from jobs.execution_errors import ExecutionUnknown
 from jobs.models import Execution
 from jobs.services import guards
 from jobs.services.executions import BATCH, advance_executions, halt_tree

@@ -18,7 +18,8 @@ from controlplane.core.model_fields import ObservedNow
 from controlplane.core.transactions import retried_atomic
 from jobs import tags
 from jobs.conf import conf
-from jobs.errors import AlreadyStarted, CeleryTask, ImpossibleChange, JobUnknown, StepHasChild
+from jobs.errors import AlreadyStarted, CeleryTask, ImpossibleChange, JobUnknown
+from jobs.execution_errors import StepHasChild
 from jobs.models import StoredBytes, WorkerJob, named_limits
 from jobs.services import drafts, limits, stored_bytes, waiting_tag_sets
 from jobs.services.hints import announce_work

@@ -11,11 +11,11 @@ from django.db import DatabaseError
 from django.db.models import F
 
 from controlplane.core.database import transaction
-from jobs.errors import TriggerUnusable
 from jobs.models import Trigger
 from jobs.schedules import schedule_slots
 from jobs.sql import sql
 from jobs.states import SlotOutcome
+from jobs.trigger_errors import TriggerUnusable
 
 log = structlog.get_logger()
 

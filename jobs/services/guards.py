@@ -12,21 +12,17 @@ from jobs.errors import (
     AlreadyResubmitted,
     CancelRequested,
     CeleryTask,
-    EvaluationInFlight,
-    ExecutionEnded,
-    ExecutionRunning,
     JobAlreadyWaiting,
     JobBlocked,
     JobEnded,
     JobNotWaiting,
     NotQuarantined,
     NotResubmitted,
-    StepHasChild,
-    TriggerNotPaused,
-    TriggerPaused,
 )
+from jobs.execution_errors import ExecutionEnded, ExecutionRunning, StepHasChild
 from jobs.models import Trigger
 from jobs.states import ExecutionState, JobKind, JobState, Overlap
+from jobs.trigger_errors import EvaluationInFlight, TriggerNotPaused, TriggerPaused
 
 
 class GuardedJob(Protocol):

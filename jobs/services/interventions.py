@@ -17,7 +17,8 @@ from controlplane.core.json_bodies import write_json
 from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import AlreadyResubmitted, CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
+from jobs.errors import AlreadyResubmitted, CancelRequested, JobUnknown, KeyTaken, TryAgain
+from jobs.execution_errors import StepHasChild
 from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, limits, propagation
 from jobs.services.hints import announce_work

@@ -8,7 +8,8 @@ import structlog
 from django.utils import timezone
 
 from controlplane.core.transactions import retried_atomic
-from jobs.errors import ExecutionEnded, ExecutionUnknown, ImpossibleChange, KeyTaken, TryAgain
+from jobs.errors import ImpossibleChange, KeyTaken, TryAgain
+from jobs.execution_errors import ExecutionEnded, ExecutionUnknown
 from jobs.models import Execution
 from jobs.services import guards
 from jobs.services.changes import show_value

@@ -9,11 +9,11 @@ from controlplane.agent.secrets.values import is_secret
 from controlplane.core.bounds import moment_after
 from controlplane.core.database import transaction
 from controlplane.core.transactions import is_transient_error
-from jobs.errors import TriggerUnusable
 from jobs.models import TriggerSlot
 from jobs.services import execution_rows, executions, submission
 from jobs.services.execution_rows import ExecutionPlan
 from jobs.states import JobKind, SlotOutcome
+from jobs.trigger_errors import TriggerUnusable
 
 log = structlog.get_logger()
 

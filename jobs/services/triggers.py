@@ -13,7 +13,6 @@ from django.db.models import Max
 
 from controlplane.core.database import transaction
 from controlplane.core.transactions import is_transient_error, retried_atomic, retry_from_start
-from jobs.errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import schedule_slots
 from jobs.selectors.holds import find_hold
@@ -23,6 +22,7 @@ from jobs.services.refusals import build_refusal
 from jobs.services.slot_queue import begin_slots
 from jobs.sql import sql
 from jobs.states import HoldOf
+from jobs.trigger_errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 

@@ -22,7 +22,7 @@ from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.selectors.step_look import StepLook
 from controlplane.core.statements import fetch_result_sets
 from jobs import states
-from jobs.errors import ExecutionUnknown
+from jobs.execution_errors import ExecutionUnknown
 from jobs.selectors.executions import (
     CountedExecution,
     execution_summary,

@@ -29,9 +29,9 @@ from controlplane.console.page import (
 from controlplane.console.views.triggers import ADD, EDIT, present_upcoming
 from controlplane.core.database import transaction
 from controlplane.core.problems import Problem
-from jobs.errors import TriggerNameTaken
 from jobs.models import Trigger
 from jobs.services import triggers
+from jobs.trigger_errors import TriggerNameTaken
 from liveness.errors import ChangedSinceSeen
 from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time

@@ -3,7 +3,7 @@
 import pytest
 from django.db import transaction
 
-from jobs.errors import AlreadyAnswered
+from jobs.execution_errors import AlreadyAnswered
 from jobs.models import WorkerJob
 from jobs.services import approvals, signals, waits
 from liveness.models import ApiToken
