@@ -120,34 +120,6 @@ class NewJob(Job):
     duplicate: bool
 
 
-class Limit(TypedDict):
-    """Rule of a limit."""
-
-    pattern: str
-    namespace: str
-    running: int | None
-    starts: int | None
-    per_seconds: float | None
-    note: str
-    by: str
-    created_at: str
-    changed_at: str
-
-
-class LimitKey(TypedDict):
-    """Key in use. `used` and `allowed` count slots, `parked` counts jobs."""
-
-    key: str
-    used: int
-    allowed: int | None
-    parked: int
-    oldest_at: str | None
-
-
-class LimitWithKeys(Limit):
-    keys: list[LimitKey]
-
-
 class LogLine(TypedDict):
     at: str
     attempt: int
@@ -255,33 +227,6 @@ class BatchItem(TypedDict):
     reason: str
     result: str | None
     at: str | None
-
-
-class Queue(TypedDict):
-    """Jobs with the same namespace and required tags, and the number of workers that can take them."""
-
-    namespace: str
-    tags: list[str]
-    waiting: int
-    parked: int
-    scheduled: int
-    running: int
-    oldest_at: str | None
-    workers: int
-
-
-class Hold(TypedDict):
-    """Hold of work. `of` has one entry, and `parked` is the number of waiting jobs that it holds."""
-
-    id: str
-    of: dict[str, str]
-    namespace: str | None
-    mode: Literal["pause", "refuse"]
-    note: str
-    by: str
-    created_at: str
-    ends_at: str | None
-    parked: int
 
 
 class Server(TypedDict):

@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.client.asynchronous import Client
 from controlplane.client.backfills import Backfill
-from controlplane.client.commands import find_trigger
+from controlplane.client.command_parts import find_trigger
 from controlplane.client.output import Output
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
-from controlplane.client.answers import Hold
 from controlplane.client.batches import BatchCalls
+from controlplane.client.flow_answers import Hold
 from controlplane.client.jobs import new_key
 from controlplane.client.requests import Reference, id_of
 from controlplane.client.session import Refused

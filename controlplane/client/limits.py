@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 from urllib.parse import quote
 
-from controlplane.client.answers import Limit, LimitWithKeys
+from controlplane.client.flow_answers import Limit, LimitWithKeys
 from controlplane.client.session import Refused, Session
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.agent.durations import duration
 from controlplane.agent.options import VERSION
-from controlplane.client import commands, mcp, top
+from controlplane.client import commands, mcp, operator_commands, top
 from controlplane.client.backfill_commands import add_backfills
 
 EXITS = """exit codes: 0 success, 1 the awaited job, execution or batch ended without success, 2 wrong command line,
@@ -111,7 +111,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         "evaluate": "evaluate triggers now",
     }.items():
         target = {"evaluate": "triggers"}.get(name, "executions" if name in OF_EXECUTIONS else "jobs")
-        add = command(name, commands.act, help, target)
+        add = command(name, operator_commands.act, help, target)
         add("--note", default="", help="reason, recorded with your name and the time")
         if name == "restart":
             add("--from-step", metavar="KEY", help="also run this step and its dependents again")
@@ -126,7 +126,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         "undrain": "give drained servers work again",
         "disconnect": "treat servers as lost",
     }.items():
-        add = command(name, commands.operate, f"{help} (by id, or by name if alive)", "servers")
+        add = command(name, operator_commands.operate, f"{help} (by id, or by name if alive)", "servers")
         add("--note", required=True, help="reason, recorded with your name and the time")
         if name in ("cordon", "drain"):
             add(
@@ -143,7 +143,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
                 metavar="DURATION",
                 help="time to finish its jobs, like 5m (default: its grace period)",
             )
-    add = command("maintenance", commands.maintain, "give no server new work, or end this")
+    add = command("maintenance", operator_commands.maintain, "give no server new work, or end this")
     add("way", choices=("enter", "exit"))
     add("--cluster", help="only this cluster (default: all)")
     add(
@@ -156,7 +156,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     add("--note", required=True, help="reason, recorded with your name and the time")
     _add_holds(command)
     add_backfills(command)
-    add = command("release-brake", commands.release_brake, "disconnect the servers that the brake holds")
+    add = command("release-brake", operator_commands.release_brake, "disconnect the servers that the brake holds")
     add("--cluster", help="only this cluster (default: all)")
     add("--namespace", help="only this namespace (default: all)")
     add("--note", required=True, help="reason, recorded with your name and the time")
@@ -164,7 +164,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
 
 
 def _add_holds(command: Callable[..., Callable[..., Any]]) -> None:
-    add = command("hold", commands.hold, "start no more work of a kind for a while; name one of these options")
+    add = command("hold", operator_commands.hold, "start no more work of a kind for a while; name one of these options")
     for kind, help in {
         "action": "all jobs of a type, or of a path, handler, task or image",
         "tag": "all jobs that require a tag",
@@ -179,12 +179,12 @@ def _add_holds(command: Callable[..., Callable[..., Any]]) -> None:
     add("--refuse", action="store_true", help="refuse new submissions too (default: they wait)")
     add("--for", dest="seconds", type=duration, metavar="DURATION", help="time after which it ends by itself")
     add("--note", default="", help="reason, recorded with your name and the time")
-    add = command("release-hold", commands.release_hold, "end a hold, so that its work starts again", "hold")
+    add = command("release-hold", operator_commands.release_hold, "end a hold, so that its work starts again", "hold")
     add("--note", default="", help="reason, recorded with your name and the time")
 
 
 def _add_changes(command: Callable[..., Callable[..., Any]]) -> None:
-    add = command("change", commands.change, "change fields of waiting jobs", "jobs")
+    add = command("change", operator_commands.change, "change fields of waiting jobs", "jobs")
     add("--priority", type=int, help="-1000 to 1000, higher first")
     add("--run-now", action="store_true", help="let them start now, whatever their available_at is")
     add("--available-at", metavar="TIME", help="let them start at this time, like 2030-01-31T08:00:00Z")
@@ -235,14 +235,16 @@ def _add_batches(command: Callable[..., Callable[..., Any]]) -> None:
 
 def _add_limits(command: Callable[..., Callable[..., Any]], listing: Callable[..., None]) -> None:
     listing("limits", commands.list_limits, "rules of limits, latest first")
-    add = command("set-limit", commands.set_limit, "set the rule of a key, or of each key under a prefix: customer:*")
+    add = command(
+        "set-limit", operator_commands.set_limit, "set the rule of a key, or of all keys under a prefix: customer:*"
+    )
     add("pattern", metavar="KEY")
     add("--running", type=whole, metavar="N", help="slots that may be held at once")
     add("--starts", type=whole, metavar="N", help="jobs that may start in the duration of --per")
     add("--per", type=duration, dest="per_seconds", metavar="DURATION")
     add("--note", default="", help="reason, recorded with your name and the time")
     _add_namespace(add)
-    add = command("delete-limit", commands.delete_limit, "delete the rule of a key or prefix")
+    add = command("delete-limit", operator_commands.delete_limit, "delete the rule of a key or prefix")
     add("pattern", metavar="KEY")
     add("--note", default="", help="reason, recorded with your name and the time")
     _add_namespace(add)

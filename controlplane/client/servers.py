@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from controlplane.client.answers import Queue, Server
+from controlplane.client.answers import Server
 from controlplane.client.executions import ExecutionCalls
+from controlplane.client.flow_answers import Queue
 from controlplane.client.requests import Reference, id_of
 from controlplane.client.session import Polls, Refused
 

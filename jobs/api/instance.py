@@ -11,8 +11,8 @@ from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import ChoiceField, StrictSerializer, TextField, TimeField
 from jobs import verdict
+from jobs.api.serializers.attempts import ServerName
 from jobs.api.serializers.holds import HoldAnswer
-from jobs.api.serializers.jobs import ServerName
 from jobs.selectors.holds import holds_in_force, holds_with_parked
 from jobs.selectors.instance import instance_figures
 from jobs.selectors.servers import servers_needing_attention

@@ -15,7 +15,7 @@ from controlplane.core.rest import (
     StrictSerializer,
     TimeField,
 )
-from jobs.api.serializers.executions import EventPage
+from jobs.api.serializers.execution_answers import EventPage
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine

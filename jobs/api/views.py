@@ -19,29 +19,27 @@ from controlplane.core.rest import StrictSerializer, validate_body
 from jobs.api import examples
 from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
+from jobs.api.serializers.job_filter import JobFilter
 from jobs.api.serializers.jobs import (
     SUBMITTED,
     TRACEPARENT,
     FailRequest,
     JobAnswer,
-    JobFilter,
     JobPage,
     NoteRequest,
-    PlacementAnswer,
     ResubmitRequest,
     SubmittedAnswer,
 )
+from jobs.api.serializers.placements import PlacementAnswer
+from jobs.api.serializers.reports import ReportsAnswer, ReportsRequest, to_reports
 from jobs.api.serializers.workers import (
     ClaimAnswer,
     ClaimRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
-    ReportsAnswer,
-    ReportsRequest,
     describe_heartbeat_answer,
     describe_holders,
     to_heartbeat,
-    to_reports,
 )
 from jobs.selectors.contents import LARGE, without_large
 from jobs.selectors.jobs import jobs_visible_to, jobs_with_attempts, jobs_with_flags

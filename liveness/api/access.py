@@ -32,8 +32,8 @@ def request_credential(request: Request) -> Credential:
 GUARDED = {
     "server": ("liveness.models.Server", "liveness.errors.NoSuchServer"),
     "job": ("jobs.models.WorkerJob", "jobs.errors.JobUnknown"),
-    "execution": ("jobs.models.Execution", "jobs.errors.ExecutionUnknown"),
-    "trigger": ("jobs.models.Trigger", "jobs.errors.TriggerUnknown"),
+    "execution": ("jobs.models.Execution", "jobs.execution_errors.ExecutionUnknown"),
+    "trigger": ("jobs.models.Trigger", "jobs.trigger_errors.TriggerUnknown"),
 }
 """Model and not-found error of each kind of object in a URL. They are import paths, because this app must not import
 jobs."""

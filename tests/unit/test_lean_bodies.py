@@ -17,7 +17,8 @@ from controlplane.core.rest import (
     validate_body,
 )
 from jobs.api.serializers.executions import ExecutionRequest, JobList, SubmissionRequest
-from jobs.api.serializers.workers import ClaimRequest, HeartbeatRequest, ReportItem, ReportsRequest
+from jobs.api.serializers.reports import ReportItem, ReportsRequest
+from jobs.api.serializers.workers import ClaimRequest, HeartbeatRequest
 from jobs.models import LogLine
 from liveness.api.serializers.registration import RegistrationRequest
 

@@ -6,7 +6,8 @@ from rest_framework import serializers
 from controlplane.core.problems import key_by_index
 from controlplane.core.rest import StrictSerializer, validate_body
 from jobs.api.serializers.executions import JobList, SubmissionRequest
-from jobs.api.serializers.workers import ClaimRequest, HeartbeatRequest, ReportItem, ReportsRequest
+from jobs.api.serializers.reports import ReportItem, ReportsRequest
+from jobs.api.serializers.workers import ClaimRequest, HeartbeatRequest
 
 ATTEMPT = "01890000-0000-7000-8000-000000000000"
 SCRIPT = {"type": "script", "command": "true"}

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 
-LOOK_SHARE = 100  # looks at source files may take this part of the time
+LOOK_SHARE = 100  # looks at source files take a hundredth of the time
+LONGEST_PAUSE = 2.0  # s between two looks, also on a slow machine
 
 
 class SourceFiles:
@@ -37,7 +38,7 @@ class SourceFiles:
             return False
         has_changed = self.have_changed()
         now = time.monotonic()
-        self._next_look_at = now + LOOK_SHARE * (now - began)
+        self._next_look_at = now + min(LOOK_SHARE * (now - began), LONGEST_PAUSE)
         return has_changed
 
 

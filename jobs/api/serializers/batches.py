@@ -22,8 +22,8 @@ from controlplane.core.rest import (
     YesNoField,
 )
 from jobs.api.serializers.changes import JobChanges
-from jobs.api.serializers.executions import ExecutionFilter
-from jobs.api.serializers.jobs import JobFilter
+from jobs.api.serializers.execution_answers import ExecutionFilter
+from jobs.api.serializers.job_filter import JobFilter
 from jobs.api.serializers.triggers import TriggerFilter
 from jobs.models import Batch, BatchItem
 from jobs.services.operator_actions import OPERATIONS

@@ -1,15 +1,12 @@
 """Requests and responses of clients' calls about jobs."""
 
 from typing import Any
-from uuid import UUID
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.bounds import LONGEST_WAIT
-from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
     ChoiceField,
@@ -22,21 +19,18 @@ from controlplane.core.rest import (
     WholeField,
     YesNoField,
 )
-from jobs import scan_window
 from jobs.api.serializers.actions import ActionField, PriorityField
+from jobs.api.serializers.attempts import AttemptAnswer, LateReportAnswer, TimelineEntry
 from jobs.api.serializers.deadlines import DEADLINE_FIELDS, WithDeadline
 from jobs.api.serializers.limits import LimitsField
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
-from jobs.models import Attempt, LateReport, WorkerJob, named_limits
+from jobs.models import WorkerJob, named_limits
 from jobs.selectors.contents import LARGE
-from jobs.selectors.job_search import jobs_with_text
-from jobs.selectors.jobs import flagged_job_ids, jobs_with_flags
 from jobs.selectors.timeline import job_timeline
 from jobs.states import (
     Flag,
     Isolation,
-    JobKind,
     JobState,
     OnConflict,
     OnWorkerLost,
@@ -141,50 +135,6 @@ class JobRequest(WithDeadline):
         return super().validate(job)
 
 
-class ServerName(serializers.Serializer):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-
-
-class TimelineEntry(serializers.Serializer):
-    attempt = serializers.IntegerField(allow_null=True, help_text="Null: an entry of the job itself.")
-    state = serializers.CharField()
-    at = TimeField()
-    server = ServerName(allow_null=True)
-    reason = serializers.CharField()
-
-
-class AttemptAnswer(ModelAnswer):
-    error = AnyField()
-    left_out = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="`error` if it is too large for this response. It has only its code then.",
-    )
-    server = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Attempt
-        fields = (
-            "id", "number", "server", "state", "claimed_at", "started_at", "finished_at", "heartbeat_at", "progress",
-            "message", "error", "left_out",
-        )  # fmt: skip
-
-    @extend_schema_field(ServerName)
-    def get_server(self, attempt: Attempt) -> dict[str, Any]:
-        return {"id": attempt.server_id, "name": attempt.server.name}
-
-
-class LateReportAnswer(ModelAnswer):
-    attempt = serializers.SerializerMethodField()
-
-    class Meta:
-        model = LateReport
-        fields = ("attempt", "event", "at", "reason", "more")
-
-    def get_attempt(self, report: LateReport) -> str:
-        return str(report.attempt_id)
-
-
 class JobAnswer(ModelAnswer):
     action = MaskedObjectField()
     payload = MaskedPayloadField(source="*")
@@ -269,55 +219,6 @@ class JobPage(serializers.Serializer):
     )
 
 
-class JobFilter(PageFilter):
-    """Filter of jobs, and page."""
-
-    state = ChoiceField(JobState.choices(), required=False)
-    kind = ChoiceField(JobKind.choices(), required=False)
-    key = TextField(required=False)
-    tag = TextField(
-        required=False, max_length=100, help_text="Tag that a worker must have, including those of the action."
-    )
-
-    flag = ChoiceField(Flag.choices(), required=False, help_text="Jobs with this flag.")
-    q = TextField(
-        required=False, max_length=200,
-        help_text="Text in the name, the action or the error, the key, or the beginning or last digits of the id.",
-    )  # fmt: skip
-
-    def match_rows(self, rows: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
-        filters = self.validated_data
-        if "flag" in filters:
-            rows = rows.filter(pk__in=flagged_job_ids(filters["flag"], scan_window.SCAN_LIMIT))
-        rows = rows.filter(**{field: filters[field] for field in ("state", "kind") if field in filters})
-        if "key" in filters:
-            rows = rows.filter(scan_window.has_key_condition(filters["key"]))
-        if "q" in filters:
-            rows = jobs_with_text(rows, filters["q"])
-        return rows.filter(required_tags__contains=[filters["tag"]]) if "tag" in filters else rows
-
-    def page(self, rows: QuerySet[WorkerJob], floor: UUID | None = None) -> dict[str, Any]:
-        """Return a page. Filters without an index search only SCAN_LIMIT rows."""
-        filters = self.validated_data
-        if "flag" in filters:
-            rows = rows.filter(pk__in=flagged_job_ids(filters["flag"], scan_window.SCAN_LIMIT))
-        jobs, state = scan_window.filter_by_kind(rows, filters.get("kind")), filters.get("state")
-        if "key" in filters:
-            jobs = jobs.filter(scan_window.has_key_condition(filters["key"]))
-        if filters.keys() & {"tag", "q"} or filters.get("kind") in (JobKind.TASK, JobKind.CELERY):
-            jobs, floor = scan_window.next_scan_window(jobs, filters.get("cursor"), state)
-        elif state:
-            jobs = jobs.filter(state=state)
-        if "kind" in filters:
-            jobs = jobs.filter(kind=filters["kind"])
-        if "tag" in filters:
-            jobs = jobs.filter(required_tags__contains=[filters["tag"]])
-        if "q" in filters:
-            jobs = jobs_with_text(jobs, filters["q"])
-        page = super().page(jobs, floor)
-        return {**page, "items": jobs_with_flags(page["items"])}
-
-
 class NoteRequest(StrictSerializer):
     """Request of an action by hand."""
 
@@ -333,43 +234,6 @@ class ResubmitRequest(NoteRequest):
 
 class FailRequest(NoteRequest):
     reason = NoteField(required=False, allow_blank=True, help_text="Message of the job's error. Default: the note.")
-
-
-class Candidate(serializers.Serializer):
-    server = ServerName()
-    load = serializers.FloatField(help_text="Slots that its attempts use, divided by max_concurrent.")
-    hint = ChoiceField(
-        ["first", "later"],
-        help_text="Time of its hint while it waits for work. `first`: at once. `later`: a fraction of a second later,"
-        " if no server with less load has claimed the job by then.",
-    )
-
-
-class RuledOut(serializers.Serializer):
-    server = ServerName()
-    filter = serializers.CharField(
-        help_text="First filter that excludes it: type, state, freshness, cordon, maintenance, tags, refused,"
-        " slots or capacity."
-    )
-    detail = serializers.CharField(help_text="Explanation for people.")
-
-
-class WaitingFor(serializers.Serializer):
-    what = serializers.CharField(
-        help_text="available_at; hold: it is on `hold`; limit: its key `limit` has no free slot; max_parallel: other"
-        " items of the loop `step` must end first; or stop: the code of its last attempt may still run on `server`."
-    )
-    until = TimeField(allow_null=True)
-    hold = serializers.UUIDField(required=False)
-    server = ServerName(required=False)
-    limit = serializers.CharField(required=False)
-    step = serializers.CharField(required=False)
-
-
-class PlacementAnswer(serializers.Serializer):
-    eligible = Candidate(many=True, help_text="Servers that may get the job, least loaded first.")
-    ruled_out = RuledOut(many=True)
-    waiting_for = WaitingFor(allow_null=True, help_text="Event before which no server gets it.")
 
 
 def one_or_many_schema(name: str, one: Any, many: Any) -> PolymorphicProxySerializer:

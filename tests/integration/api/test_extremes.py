@@ -18,8 +18,9 @@ from controlplane.core.bounds import EARLIEST, LATEST, clamp_moment, clamp_numbe
 from controlplane.core.rest import AnyField, ObjectField, StrictSerializer, TimeField
 from jobs.api.serializers.celery_tasks import TaskItem, TaskSums
 from jobs.api.serializers.executions import ExecutionRequest, SubmissionRequest
+from jobs.api.serializers.reports import ReportItem
 from jobs.api.serializers.triggers import TriggerRequest
-from jobs.api.serializers.workers import HeartbeatRequest, ReportItem
+from jobs.api.serializers.workers import HeartbeatRequest
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.services import alerts, evaluations, liveness_check, sweep
 from liveness.api.serializers.operations import CordonRequest, DrainRequest, EnterRequest

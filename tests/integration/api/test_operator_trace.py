@@ -125,9 +125,11 @@ OWN_FORMS = {
     *(f"{INSTANCE}alerts/<uuid:incident>/{way}/" for way in ("acknowledge", "assign", "comment")),
     *(f"{INSTANCE}alerts/channels/{way}/" for way in ("add", "<uuid:channel>/remove")),
     f"{INSTANCE}executions/<uuid:execution>/retry/", f"{INSTANCE}servers/<uuid:server>/change/",
+    f"{INSTANCE}limits/set/", f"{INSTANCE}limits/delete/", f"{INSTANCE}holds/kill/",
 }  # fmt: skip
 """Forms with fields of their own. Their tests look at the events: test_job_forms.py, test_stack_dumps.py,
-test_token_pages.py, test_incident_pages.py, test_channel_pages.py, test_retry_form.py and test_change_worker.py."""
+test_token_pages.py, test_incident_pages.py, test_channel_pages.py, test_retry_form.py, test_change_worker.py,
+test_limit_pages.py and test_kill_page.py."""
 MANY_IN_ONE = {
     f"{INSTANCE}recovery/<slug:name>/": {
         f"{INSTANCE}recovery/{way}/" for way in ("requeue-stale-claimed", "fail-stale-running")

@@ -8,6 +8,7 @@ from jobs.models import Batch, Execution, Hold, WorkerJob
 from jobs.services import batches
 from tests.integration.jobs.test_holds import COVERING, TAGS
 from tests.support.executions import step
+from tests.support.operators import actions
 
 KILL = "/admin/instance/holds/kill/"
 
@@ -63,6 +64,8 @@ def test_what_a_hold_covers_is_counted_held_and_cancelled(case, browser, preview
     assert answer.url.endswith(f"/batches/{batch.pk}/")
     assert (hold.of, hold.mode, hold.note, batch.note) == (of, "refuse", "bad data", "bad data")
     assert states().count("CANCELLED") == jobs == batch.done
+    assert actions(subject_type="hold") == ["create_hold"]
+    assert actions(subject_type="job").count("cancel_job") == jobs
 
 
 def test_a_running_job_is_asked_to_stop_and_nothing_new_starts(browser, preview, submit, worker):

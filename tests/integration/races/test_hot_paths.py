@@ -237,7 +237,7 @@ def test_ten_checks_at_once_do_what_one_does(committed, threads, settings):
             one.start(attempt)
     for wait, state in ((100, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
         Clock().advance(wait)
-        done = [future.result(30).attempts for future in [threads(check_liveness) for _ in range(10)]]
+        done = [future.result(30) for future in [threads(check_liveness) for _ in range(10)]]
         assert set(Server.objects.values_list("state", flat=True)) == {state}
         if state == "DISCONNECTED":
             assert sum(one["disconnected"] for one in done) == 4
