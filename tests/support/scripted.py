@@ -92,6 +92,7 @@ class Scripted:
                     self.close_connection = True
                     return
                 data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+                data = b"" if reply.status == 204 else data
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                     self.send_header(name, value)

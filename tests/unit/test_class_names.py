@@ -8,7 +8,7 @@ from tests.support.processes import ROOT
 PACKAGES = ("controlplane", "jobs", "liveness")
 SHARED_NAMES = {"Command", "Migration"}
 """Names that Django prescribes."""
-MAY_SHARE = {"controlplane/client/answers.py"}
+MAY_SHARE = {"controlplane/client/answers.py", "controlplane/client/flow_answers.py"}
 """The client's answers are named like what they describe."""
 
 

@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from controlplane.client import answers, requests
+from controlplane.client import answers, flow_answers, requests
 from jobs import states
 from jobs.api.logs import LogItem
 from jobs.api.queues import QueueAnswer
-from jobs.api.serializers import batches, executions, jobs, triggers
+from jobs.api.serializers import attempts, batches, execution_answers, executions, jobs, triggers
 from jobs.api.serializers.holds import HoldAnswer
 from liveness.api.serializers.servers import ServerDetail
 from tests.support.standin import ROOT
@@ -20,17 +20,17 @@ from tests.support.standin import ROOT
     ("type", "serializer"),
     [
         (answers.Job, jobs.JobAnswer),
-        (answers.Attempt, jobs.AttemptAnswer),
-        (answers.TimelineEntry, jobs.TimelineEntry),
+        (answers.Attempt, attempts.AttemptAnswer),
+        (answers.TimelineEntry, attempts.TimelineEntry),
         (answers.LogLine, LogItem),
-        (answers.Execution, executions.ExecutionAnswer),
-        (answers.ExecutionSummary, executions.ExecutionSummary),
-        (answers.ExecutionEvent, executions.EventItem),
-        (answers.Step, executions.StepAnswer),
+        (answers.Execution, execution_answers.ExecutionAnswer),
+        (answers.ExecutionSummary, execution_answers.ExecutionSummary),
+        (answers.ExecutionEvent, execution_answers.EventItem),
+        (answers.Step, execution_answers.StepAnswer),
         (answers.Server, ServerDetail),
         (answers.Trigger, triggers.TriggerAnswer),
-        (answers.Queue, QueueAnswer),
-        (answers.Hold, HoldAnswer),
+        (flow_answers.Queue, QueueAnswer),
+        (flow_answers.Hold, HoldAnswer),
         (answers.Batch, batches.BatchSummary),
         (answers.BatchDetails, batches.BatchAnswer),
         (answers.BatchItem, batches.ItemAnswer),
