@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from controlplane.client import Client, Refused, StillRunning, Unreachable
+from controlplane.client import Client, Refused, StillRunning, Unreachable, completion
 from controlplane.client.failures import INTERRUPTED, REFUSED, STILL_RUNNING, UNREACHABLE, USAGE, complain, explain
 from controlplane.client.output import Output
 from controlplane.client.parser import build_parser
@@ -24,6 +24,8 @@ from controlplane.client.parser import build_parser
 def main(argv: list[str] | None = None, prog: str = "python -m controlplane.client") -> int:
     """Run one command and return its exit code. Raise SystemExit for `--help` and for a wrong command line."""
     given = build_parser(prog).parse_args(argv)
+    if given.command == "completion":  # it needs no control plane
+        return completion.run(None, given, Output())
     try:
         url, token_file = getattr(given, "url", None), getattr(given, "token_file", None)
         retry_for = getattr(given, "retry_for", 30.0)

@@ -8,8 +8,8 @@ from typing import Any
 
 from controlplane.client.asynchronous import Client
 from controlplane.client.backfills import Backfill
-from controlplane.client.command_parts import find_trigger
 from controlplane.client.output import Output
+from controlplane.client.short_ids import find_trigger
 
 
 def add_backfills(command: Callable[..., Callable[..., Any]]) -> None:

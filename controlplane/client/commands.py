@@ -10,18 +10,17 @@ from typing import Any
 from controlplane.client import views
 from controlplane.client.answers import Execution, Job
 from controlplane.client.asynchronous import Client
-from controlplane.client.command_parts import (
+from controlplane.client.command_parts import objects, parse_json, read_json, show_one
+from controlplane.client.output import Output
+from controlplane.client.short_ids import (
     LARGEST_PAGE,
     find_batch,
     find_execution,
     find_job,
+    find_of_operation,
     find_server,
-    objects,
-    parse_json,
-    read_json,
-    show_one,
+    find_trigger,
 )
-from controlplane.client.output import Output
 
 
 def list_servers(client: Client, given: Namespace, out: Output) -> int:
@@ -33,6 +32,7 @@ def list_jobs(client: Client, given: Namespace, out: Output) -> int:
 
 
 def list_executions(client: Client, given: Namespace, out: Output) -> int:
+    given.trigger = given.trigger and find_trigger(client, given.trigger)
     return _list(client.executions, given, out, views.EXECUTIONS, "state", "name", "key", "trigger")
 
 
@@ -110,7 +110,8 @@ def begin_batch(client: Client, given: Namespace, out: Output) -> int:
     }
     if given.changes is not None:
         options["changes"] = parse_json(given.changes, "--changes")
-    chosen: Any = {"ids": given.id} if given.id else {"filter": filter}
+    ids = [find_of_operation(client, given.operation, id) for id in given.id]
+    chosen: Any = {"ids": ids} if ids else {"filter": filter}
     begun = client.begin_batch(
         given.operation, given.note, namespace=given.namespace, key=given.key, **chosen, **options
     )

@@ -8,17 +8,9 @@ from typing import Any
 
 from controlplane.client import views
 from controlplane.client.asynchronous import Client
-from controlplane.client.command_parts import (
-    call_each,
-    find_by_end,
-    find_execution,
-    find_job,
-    find_server,
-    find_trigger,
-    parse_json,
-    show_one,
-)
+from controlplane.client.command_parts import call_each, parse_json, show_one
 from controlplane.client.output import Output
+from controlplane.client.short_ids import find_execution, find_hold, find_job, find_server, find_trigger
 
 HELD = ("action", "tag", "limit", "queue", "namespace", "execution", "trigger")
 
@@ -106,7 +98,7 @@ def hold(client: Client, given: Namespace, out: Output) -> int:
 
 
 def release_hold(client: Client, given: Namespace, out: Output) -> int:
-    id = find_by_end(given.hold, "holds", client.holds)
+    id = find_hold(client, given.hold)
     client.release_hold(id, given.note)
     out.document({"released": id}) if out.is_json else out.line(f"released: {id}")
     return 0

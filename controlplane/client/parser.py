@@ -8,8 +8,9 @@ from typing import Any
 
 from controlplane.agent.durations import duration
 from controlplane.agent.options import VERSION
-from controlplane.client import commands, mcp, operator_commands, top
+from controlplane.client import commands, completion, mcp, operator_commands, top
 from controlplane.client.backfill_commands import add_backfills
+from controlplane.client.watching import EVERY, watched
 
 EXITS = """exit codes: 0 success, 1 the awaited job, execution or batch ended without success, 2 wrong command line,
 3 refused, 4 no usable answer, 5 not ended in time, 130 interrupted"""
@@ -66,9 +67,10 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         return one.add_argument
 
     def listing(name: str, run: Callable[..., int], help: str, *filters: str) -> None:
-        add = command(name, run, help)
+        add = command(name, watched(run), help)
         for filter in filters:
             add(f"--{filter}")
+        add("--watch", nargs="?", const=EVERY, type=duration, metavar="DURATION", help="repeat it (default: every 2s)")
         add("--namespace", metavar="NAME", help="list only this namespace")
         add("--limit", type=whole, default=50, metavar="N", help="list at most the latest N (default: 50; 0: all)")
 
@@ -94,6 +96,8 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     add("--every", type=duration, default=2.0, metavar="DURATION")
     add("--times", type=whole, default=0, metavar="N", help="refresh N times (default: until interrupted)")
 
+    add = command("completion", completion.run, "print a script with which a shell completes this program's words")
+    add("shell", choices=completion.SHELLS)
     add = command("mcp", mcp.serve, "serve the API as MCP tools on standard input and output, for a language model")
     add("--allow-actions", action="store_true", help="also offer tools that change something (default: they only read)")
     add = command("logs", commands.show_logs, "log lines of a job", "job")

@@ -1,23 +1,32 @@
-"""Command `top`: show the state of the control plane repeatedly."""
+"""Command `top`: show the state of the control plane repeatedly, on the whole screen if Textual is installed."""
 
 from __future__ import annotations
 
 import sys
 import time
 from argparse import Namespace
+from importlib.util import find_spec
 from itertools import count, islice
 
 from controlplane.client import views
 from controlplane.client.asynchronous import Client
 from controlplane.client.output import Output
 from controlplane.client.session import Unreachable
-
-CLEAR = "\x1b[H\x1b[2J"
+from controlplane.client.watching import CLEAR, SHORTEST
 
 
 def run(client: Client, given: Namespace, out: Output) -> int:
-    """Refresh until interrupted, or `times` times. Report an outage and continue, unless the first call fails."""
+    """Refresh until `q` or an interruption, or `times` times. Continue after an outage, unless the first call fails.
+
+    The whole screen is used on a terminal, unless `times` is given.
+    """
     client.retry_for = 0
+    every = max(SHORTEST, given.every)
+    if out.is_terminal and not out.is_json and not given.times and find_spec("textual"):
+        from controlplane.client import screen
+
+        client.instance()  # an error at the start ends the command
+        return screen.run(client, every)
     for number in islice(count(1), given.times or None):
         try:
             now = client.instance()
@@ -33,5 +42,5 @@ def run(client: Client, given: Namespace, out: Output) -> int:
                 views.instance(now, out)
                 sys.stdout.flush()
         if number != given.times:
-            time.sleep(max(0.1, given.every))
+            time.sleep(every)
     return 0

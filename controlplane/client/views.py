@@ -196,11 +196,12 @@ def waiting_words(begins: Mapping[str, Any]) -> str:
     return f"until {time_text(begins['until'])}"
 
 
-def instance(item: Mapping[str, Any], out: Output) -> None:
+def instance_fields(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of the control plane in words, by name."""
     servers: Counter[str] = Counter()
     for count in item["servers"]:
         servers[f"{count['type']} {count['state']}"] += count["servers"]
-    fields = {
+    return {
         "at": item["at"],
         "verdict": item["verdict"]["text"] if "verdict" in item else "",
         "servers": counts_text(servers),
@@ -211,6 +212,10 @@ def instance(item: Mapping[str, Any], out: Output) -> None:
         "maintenance": item["maintenance"] and f"since {item['maintenance']['since']}: {item['maintenance']['note']}",
         "brakes": ", ".join(brake["type"] for brake in item["brakes"]),
     }
+
+
+def instance(item: Mapping[str, Any], out: Output) -> None:
+    fields = instance_fields(item)
     out.fields(fields, fields)
     if item["attention"]:
         out.line("")
