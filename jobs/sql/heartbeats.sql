@@ -7,7 +7,7 @@
 -- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
 --   worker_task_restart_strategy text, cordoned_by text|null, fence_after float8|null,
 --   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[],
---   forsaken uuid[], unknown uuid[], send text[], tags text[], max_concurrent int, dump uuid[]
+--   forsaken uuid[], unknown uuid[], send text[], held_queues text[], tags text[], max_concurrent int, dump uuid[]
 -- row: RecordedHeartbeat
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
@@ -100,6 +100,7 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
        array(select j.key from jobs_workerjob j
               where j.owner_id = beat.token_id and j.send_requested_at is not null and %(holders)s::uuid[] is not null
               order by j.id limit 100) as send,
+       {{held_queues_of(beat)}} as held_queues,
        beat.tags, beat.max_concurrent,
        array(select live_attempts.id from live_attempts where live_attempts.dump_requested_at is not null) as dump
   from beat

@@ -314,6 +314,12 @@ end)
     when 'queue' then 'queue:' || h.value = any(q.required_tags)
     else false end)
 
+-- rule: held_queues_of(s)
+-- the names of the Celery queues on hold that server s consumes
+array(select distinct hold.value from jobs_hold hold
+       where hold.kind = 'queue' and {{is_in_force(hold)}} and (hold.namespace is null or hold.namespace = s.namespace)
+         and 'queue:' || hold.value = any(s.tags) order by hold.value)
+
 -- rule: action_names(j)
 -- the names by which holds and limits know the action of job j: its type, and its path, name, task or image. A Django task
 -- has its own name, too. Some are null

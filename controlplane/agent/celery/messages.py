@@ -118,6 +118,12 @@ class Consume(NamedTuple):
     is_on: bool
 
 
+class HoldQueues(NamedTuple):
+    """Order to consume all queues but these."""
+
+    names: Sequence[str]
+
+
 class ShutDown(NamedTuple):
     """Order to begin a warm shutdown."""
 
@@ -176,7 +182,7 @@ FromWorker = (
     | WorkerEnding
     | FailureStored
 )
-Order = Consume | ShutDown | Revoke | SendJob | BeginJob | ForgetJob | StoreFailure
+Order = Consume | HoldQueues | ShutDown | Revoke | SendJob | BeginJob | ForgetJob | StoreFailure
 TYPES: dict[str, Any] = {kind.__name__: kind for kind in (*FromWorker.__args__, *Order.__args__)}
 
 

@@ -143,6 +143,11 @@ class HeartbeatAnswer(serializers.Serializer):
         required=False,
         help_text="Ids of Celery tasks to send from the broker's quarantine back to their queue.",
     )
+    held_queues = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Queues of this Celery worker that are on hold. It consumes none of them until they are not listed.",
+    )
 
 
 def describe_heartbeat_answer(row: Any, token: ServerToken) -> dict[str, Any]:
@@ -164,7 +169,7 @@ def describe_heartbeat_answer(row: Any, token: ServerToken) -> dict[str, Any]:
 
 def describe_holders(row: Any) -> dict[str, Any]:
     """Return the additional fields of the response to a heartbeat with holders."""
-    return {name: getattr(row, name, []) for name in ("forsaken", "unknown", "send")}
+    return {name: getattr(row, name, []) for name in ("forsaken", "unknown", "send", "held_queues")}
 
 
 class ClaimRequest(StrictSerializer):

@@ -20,6 +20,7 @@ class RecordedHeartbeat(NamedTuple):
     forsaken: list[UUID]
     unknown: list[UUID]
     send: list[str]
+    held_queues: list[str]
     tags: list[str]
     max_concurrent: int
     dump: list[UUID]

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.db import connection
 
-from jobs.models import Attempt, LateReport, TaskTally, WorkerJob
+from jobs.models import Attempt, Hold, LateReport, TaskTally, WorkerJob
 from jobs.services import recovery
 from jobs.services.celery_tasks import BATCH_LIMIT, NAMES_LIMIT
 from liveness.models import ApiToken, Server
@@ -221,4 +221,28 @@ def test_a_heartbeat_that_asks_is_one_round_trip(one, two):
 
 
 def test_a_worker_without_holders_gets_no_answer_about_them(one):
-    assert not {"forsaken", "unknown", "send"} & one.beat(claimed=[]).json().keys()
+    assert not {"forsaken", "unknown", "send", "held_queues"} & one.beat(claimed=[]).json().keys()
+
+
+def test_a_worker_is_told_which_of_its_queues_are_on_hold(celery_worker, api, clock):
+    one = celery_worker(tags=["celery", "queue:mail", "queue:orders"])
+    operator = api("operator")
+    assert one.asks()["held_queues"] == []
+    holds = [
+        operator.post("/holds", {"of": {"queue": name}, "duration_seconds": seconds}).json()["id"]
+        for name, seconds in (("mail", 3600), ("orders", 60), ("letters", 3600))
+    ]
+    operator.post("/holds", {"of": {"tag": "queue:orders"}})
+    assert one.asks()["held_queues"] == ["mail", "orders"]
+    clock.advance(61)
+    assert one.asks()["held_queues"] == ["mail"]
+    operator.call("DELETE", f"/holds/{holds[0]}", b"")
+    assert one.asks()["held_queues"] == []
+
+
+def test_a_hold_of_another_namespace_holds_no_queue_of_a_worker(celery_worker, api):
+    one = celery_worker(tags=["celery", "queue:mail"])
+    Hold.objects.create(kind="queue", value="mail", namespace="red", by="ann")
+    assert one.asks()["held_queues"] == []
+    Hold.objects.create(kind="queue", value="mail", namespace="default", by="ann")
+    assert one.asks()["held_queues"] == ["mail"]

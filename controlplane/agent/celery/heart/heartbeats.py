@@ -20,7 +20,7 @@ from controlplane.agent.celery.heart.fast_recovery import HeartRecovery
 from controlplane.agent.celery.heart.fence import TwoWitnesses
 from controlplane.agent.celery.heart.rescue import Rescue
 from controlplane.agent.celery.heart.task_records import TaskRecords
-from controlplane.agent.celery.messages import Consume, Greeting, Order, Revoke, ShutDown
+from controlplane.agent.celery.messages import Consume, Greeting, HoldQueues, Order, Revoke, ShutDown
 from controlplane.agent.fitness import status_file
 
 log = structlog.get_logger()
@@ -66,6 +66,7 @@ class WorkerConnection(threading.Thread):
         self._takes_records = True
         self._recording = threading.Lock()
         self.consumes = True
+        self._last_orders: dict[type, Order] = {}  # empty in a new heart, whose worker may have old orders
         self.is_running = False  # the control plane has this worker as RUNNING; no job is claimed before
         self.server: RegisteredServer | None = None
         self.heartbeats: WorkerHeartbeats | None = None
@@ -143,10 +144,10 @@ class WorkerConnection(threading.Thread):
         drain, maintenance = answer.get("drain"), bool(answer.get("maintenance"))
         deadline = (drain or {}).get("deadline")
         self.drain_at = datetime.fromisoformat(deadline).timestamp() - self._client.clock_offset if deadline else None
-        consumes = not (maintenance or drain or answer.get("cordoned"))
-        if consumes != self.consumes:
-            self._order(Consume(consumes))
-            self.consumes = consumes
+        self.consumes = not (maintenance or drain or answer.get("cordoned"))
+        self._order_if_new(Consume(self.consumes))
+        if "held_queues" in answer:
+            self._order_if_new(HoldQueues(answer["held_queues"]))
         if self._state in ("RUNNING", "MAINTENANCE"):
             self._state = "MAINTENANCE" if maintenance else "RUNNING"
             heartbeats.report_state(self._state)
@@ -157,6 +158,11 @@ class WorkerConnection(threading.Thread):
             )  # fmt: skip
         except OSError as error:
             log.warning("Status file not written, so --check will fail", why=str(error))
+
+    def _order_if_new(self, order: Order) -> None:
+        if self._last_orders.get(type(order)) != order:
+            self._order(order)
+            self._last_orders[type(order)] = order
 
     def _revoke(self, answer: dict[str, Any]) -> None:
         for task in self._records.ids_of(set(map(str, answer.get("cancel") or ()))):

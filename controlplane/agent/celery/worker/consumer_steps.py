@@ -96,6 +96,7 @@ class ConsumerTicks(bootsteps.StartStopStep):
             protection.early.on_connected(consumer)
         if protection.jobs:
             protection.jobs.consume(consumer)
+        protection.orders.held_queues.on_connected(consumer)
         protection.context.consumes = True
         self._timer = consumer.timer.call_repeatedly(TICK, protection.tick, (consumer,))
         protection.send(ConsumerConnected())

@@ -12,6 +12,7 @@ from controlplane.agent.celery.messages import FailureStored, Order
 from controlplane.agent.celery.worker.context import WorkerContext
 from controlplane.agent.celery.worker.early_acknowledgement import EarlyAcknowledgement
 from controlplane.agent.celery.worker.failures import store_failure_of
+from controlplane.agent.celery.worker.held_queues import HeldQueues
 from controlplane.agent.celery.worker.own_queue import OwnQueue
 
 log = get_logger(__name__)
@@ -23,6 +24,7 @@ class Orders:
 
     def __init__(self, context: WorkerContext, early: EarlyAcknowledgement | None, jobs: OwnQueue | None) -> None:
         self._context, self._early, self._jobs = context, early, jobs
+        self.held_queues = HeldQueues()
 
     def obey(self, order: Order, consumer: Any) -> None:
         """Carry out one order. Errors of the worker, the broker and the result backend are raised."""
@@ -30,6 +32,10 @@ class Orders:
         match order:
             case messages.Consume(is_on):
                 self._consume(consumer, is_on)
+            case messages.HoldQueues(names):
+                self.held_queues.change(consumer, names)
+                if self._may_consume():
+                    consumer.task_consumer.consume()
             case messages.ShutDown():
                 log.warning("The control plane disconnected this worker: warm shutdown")
                 state.should_stop = 0
@@ -58,9 +64,15 @@ class Orders:
 
     def _consume(self, consumer: Any, is_on: bool) -> None:
         """Begin or stop consuming. Tasks that the worker has already received continue."""
+        if is_on == self._context.consumes:
+            return
         self._context.consumes = is_on
         log.warning("Uncordoned" if is_on else "Cordoned: this worker receives no more messages")
         if not is_on:
             consumer.task_consumer.cancel()
-        elif not (self._early and self._early.prefetch.is_paused):  # otherwise it consumes when a place is free
+        elif self._may_consume():
             consumer.task_consumer.consume()
+
+    def _may_consume(self) -> bool:
+        """Return False if the worker is cordoned, or consumes again when a place is free."""
+        return self._context.consumes and not (self._early and self._early.prefetch.is_paused)
