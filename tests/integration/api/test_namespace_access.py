@@ -6,8 +6,8 @@ from jobs.api.sessions import operator_permissions
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.permissions import VIEWS
 from liveness.models import Server
-from tests.integration.api.test_namespaces import SCRIPT, of, submit_as, worker_of  # noqa: F401
 from tests.support.http import Caller
+from tests.support.namespaces import SCRIPT
 from tests.support.people import employ
 
 NOTE = {"note": "a test"}
@@ -22,21 +22,6 @@ ABOUT_INSTANCE = [
     "/events", "!maintenance/enter", "!maintenance/exit", "!brake/release", "!recovery/requeue-stale-claimed",
     "!recovery/fail-stale-running",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def blue(of, worker_of):  # noqa: F811
-    """Return the URL of one object of each kind in the namespace blue."""
-    client, operator = of("blue", "client"), of("blue", "operator")
-    steps = [{"key": "a", "action": SCRIPT}]
-    execution = client.post("/executions", {"name": "n", "steps": steps}).json()
-    fields = {"name": "t", "interval_seconds": 60, "action": SCRIPT, "execution": {"name": "n", "steps": steps}}
-    return {
-        "server": f"/servers/{worker_of('blue').id}",
-        "job": f"/jobs/{submit_as(client)['id']}",
-        "execution": f"/executions/{execution['id']}",
-        "trigger": f"/triggers/{operator.post('/triggers', fields).json()['id']}",
-    }
 
 
 @pytest.fixture
@@ -56,7 +41,7 @@ def everything():
 
 
 @pytest.mark.parametrize("kind", OF_ONE)
-def test_what_is_of_another_namespace_is_not_there(of, blue, session, kind):  # noqa: F811
+def test_what_is_of_another_namespace_is_not_there(of, blue, session, kind):
     before, other = everything(), of("red", "operator")
     for call in OF_ONE[kind]:
         answer = make(other, blue[kind], call)
@@ -67,7 +52,7 @@ def test_what_is_of_another_namespace_is_not_there(of, blue, session, kind):  # 
         assert all(make(caller, blue[kind], call).status_code in (200, 201, 409) for call in OF_ONE[kind])
 
 
-def test_a_trigger_of_another_namespace_is_neither_changed_nor_deleted(of, blue):  # noqa: F811
+def test_a_trigger_of_another_namespace_is_neither_changed_nor_deleted(of, blue):
     other, own = of("red", "operator"), of("blue", "operator")
     assert other.call("PATCH", blue["trigger"], {"enabled": False}).status_code == 404
     assert other.call("DELETE", blue["trigger"]).status_code == 404
@@ -75,7 +60,7 @@ def test_a_trigger_of_another_namespace_is_neither_changed_nor_deleted(of, blue)
     assert own.call("DELETE", blue["trigger"]).status_code == 204
 
 
-def test_a_list_is_of_the_namespace_of_the_token(of, blue, session):  # noqa: F811
+def test_a_list_is_of_the_namespace_of_the_token(of, blue, session):
     other, own = of("red", "operator"), of("blue", "viewer")
     for kind in OF_ONE:
 
@@ -87,13 +72,13 @@ def test_a_list_is_of_the_namespace_of_the_token(of, blue, session):  # noqa: F8
         assert listed(session, "?namespace=red") == set()
 
 
-def test_to_wait_for_a_job_of_another_namespace_is_to_wait_for_none(of, blue):  # noqa: F811
+def test_to_wait_for_a_job_of_another_namespace_is_to_wait_for_none(of, blue):
     job = blue["job"].rpartition("/")[2]
     assert of("red", "viewer").get(f"/jobs/wait?id={job}").json()["unknown"] == [job]
     assert of("blue", "viewer").get(f"/jobs/wait?id={job}").json()["unknown"] == []
 
 
-def test_what_is_about_the_whole_control_plane_is_for_the_namespace_default(of, session, db):  # noqa: F811
+def test_what_is_about_the_whole_control_plane_is_for_the_namespace_default(of, session, db):
     other, callers = of("red", "operator"), (of("default", "operator"), session)
     for call in ABOUT_INSTANCE:
         refused = about_instance(other, call)
@@ -101,7 +86,7 @@ def test_what_is_about_the_whole_control_plane_is_for_the_namespace_default(of, 
         assert all(about_instance(caller, call).status_code != 403 for caller in callers), call
 
 
-def test_metrics_are_about_all_namespaces(of):  # noqa: F811
+def test_metrics_are_about_all_namespaces(of):
     for namespace, status in (("red", 403), ("default", 200)):
         viewer = of(namespace, "viewer")
         answer = viewer.client.get("/metrics", headers={"Authorization": f"Bearer {viewer.token}"})
@@ -112,7 +97,7 @@ def about_instance(caller, call):
     return caller.post(f"/{call[1:]}", {}) if call.startswith("!") else caller.get(call)
 
 
-def test_a_token_names_no_namespace_but_its_own(of):  # noqa: F811
+def test_a_token_names_no_namespace_but_its_own(of):
     caller = of("red", "client")
     refused = caller.post("/jobs?namespace=blue", {"action": SCRIPT})
     assert (refused.status_code, refused.json()["code"]) == (403, "wrong_namespace")

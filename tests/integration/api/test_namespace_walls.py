@@ -13,11 +13,11 @@ from jobs.permissions import VIEWS
 from liveness.models import ALL_NAMESPACES, Server, ServerEvent
 from liveness.selectors.namespaces import KNOWN
 from liveness.services import tokens
-from tests.integration.api.test_namespace_access import NOTE, OF_ONE, blue, make, of, worker_of  # noqa: F401
-from tests.integration.api.test_namespaces import submit_as
-from tests.integration.console.test_namespace_pages import ABOUT_INSTANCE, PAGES, member  # noqa: F401
+from tests.integration.api.test_namespace_access import NOTE, OF_ONE
+from tests.integration.console.test_namespace_pages import ABOUT_INSTANCE, PAGES
 from tests.integration.console.test_trigger_admin import FORM
 from tests.support.http import Caller
+from tests.support.namespaces import submit_as
 from tests.support.people import employ
 
 pytestmark = pytest.mark.django_db
@@ -30,7 +30,7 @@ def told(answer):
 
 @pytest.mark.parametrize("body", [NOTE, {"nonsense": 1}, []], ids=["good", "odd", "list"])
 @pytest.mark.parametrize("kind", OF_ONE)
-def test_a_foreign_id_and_an_unknown_one_are_answered_alike(of, blue, kind, body):  # noqa: F811
+def test_a_foreign_id_and_an_unknown_one_are_answered_alike(of, blue, kind, body):
     unknown = blue[kind].rpartition("/")[0] + f"/{uuid.uuid4()}"
     for caller in (of("red", "operator"), of("red", "viewer"), of("red", "client"), of("default", "operator")):
         for call in OF_ONE[kind]:
@@ -43,7 +43,7 @@ def test_a_foreign_id_and_an_unknown_one_are_answered_alike(of, blue, kind, body
 
 
 @pytest.fixture
-def purged(of, worker_of):  # noqa: F811
+def purged(of, worker_of):
     """Return the address of the events of a purged server of blue. One has the note of an operator."""
     server = worker_of("blue", name="blue-secret").id
     of("blue", "operator").post(f"/servers/{server}/cordon", {"note": "blue-note"})
@@ -51,7 +51,7 @@ def purged(of, worker_of):  # noqa: F811
     return f"/servers/{server}/events"
 
 
-def test_events_of_a_purged_server_are_of_its_namespace_alone(of, purged):  # noqa: F811
+def test_events_of_a_purged_server_are_of_its_namespace_alone(of, purged):
     unknown = f"/servers/{uuid.uuid4()}/events"
     for namespace in ("red", "default"):
         other = of(namespace, "operator")
@@ -64,7 +64,7 @@ def test_events_of_a_purged_server_are_of_its_namespace_alone(of, purged):  # no
     assert person.get(unknown).status_code == 404
 
 
-def test_an_event_keeps_the_namespace_of_its_server_for_every_writer(worker_of):  # noqa: F811
+def test_an_event_keeps_the_namespace_of_its_server_for_every_writer(worker_of):
     server = worker_of("blue").id
     with connection.cursor() as cursor:
         cursor.execute(
@@ -76,7 +76,7 @@ def test_an_event_keeps_the_namespace_of_its_server_for_every_writer(worker_of):
     assert ServerEvent.objects.get(subject_type="instance").namespace is None
 
 
-def test_events_without_a_namespace_are_for_who_sees_the_whole_control_plane(of, worker_of):  # noqa: F811
+def test_events_without_a_namespace_are_for_who_sees_the_whole_control_plane(of, worker_of):
     old = uuid.uuid4()
     ServerEvent.objects.create(subject_type="server", server_id=old, actor="server", reason="")
     assert of("default", "viewer").get(f"/servers/{old}/events").status_code == 200
@@ -84,7 +84,7 @@ def test_events_without_a_namespace_are_for_who_sees_the_whole_control_plane(of,
 
 
 @pytest.fixture
-def batch(of):  # noqa: F811
+def batch(of):
     """Begin a batch that cancels jobs of these namespaces and does not end at once."""
 
     def begin(caller, *namespaces):
@@ -108,7 +108,7 @@ def person(db):
     return sign_in
 
 
-def test_a_batch_is_seen_and_stopped_in_the_namespaces_of_its_items_alone(of, batch, person):  # noqa: F811
+def test_a_batch_is_seen_and_stopped_in_the_namespaces_of_its_items_alone(of, batch, person):
     everyone, default = person(), of("default", "operator")
     for begun in (batch(of("blue", "operator"), "blue"), batch(everyone, "blue"), batch(everyone, "blue", "default")):
         assert default.get(f"/batches/{begun}").status_code == 404
@@ -121,12 +121,12 @@ def test_a_batch_is_seen_and_stopped_in_the_namespaces_of_its_items_alone(of, ba
     assert everyone.post(f"/batches/{mixed}/stop", NOTE).status_code == 200
 
 
-def test_what_a_superuser_began_for_one_namespace_its_operator_may_stop(of, batch, person):  # noqa: F811
+def test_what_a_superuser_began_for_one_namespace_its_operator_may_stop(of, batch, person):
     begun = batch(person(), "default")
     assert of("default", "operator").post(f"/batches/{begun}/stop", NOTE).json()["state"] == "STOPPED"
 
 
-def test_the_pages_of_a_batch_hold_to_the_same(of, batch, member):  # noqa: F811
+def test_the_pages_of_a_batch_hold_to_the_same(of, batch, member):
     begun = batch(of("blue", "operator"), "blue")
     for name, status in (("default", 404), ("blue", 200)):
         client = member(name)
@@ -136,7 +136,7 @@ def test_the_pages_of_a_batch_hold_to_the_same(of, batch, member):  # noqa: F811
 
 
 @pytest.mark.parametrize("page", PAGES.values())
-def test_a_page_names_no_namespace_that_its_reader_does_not_reach(of, blue, worker_of, member, page):  # noqa: F811
+def test_a_page_names_no_namespace_that_its_reader_does_not_reach(of, blue, worker_of, member, page):
     worker_of("red")
     of("purple", "client")
     KNOWN.until = 0
@@ -146,7 +146,7 @@ def test_a_page_names_no_namespace_that_its_reader_does_not_reach(of, blue, work
     assert "purple" in member(sees_all=True).get(f"/admin/instance/{page}/").content.decode()
 
 
-def test_whose_last_permission_for_a_namespace_is_taken_sees_nothing(of, blue, person):  # noqa: F811
+def test_whose_last_permission_for_a_namespace_is_taken_sees_nothing(of, blue, person):
     tokens.make_permissions("blue")
     caller = person("liveness.namespace:blue")
     assert caller.get(blue["job"]).status_code == 200
@@ -193,7 +193,7 @@ def test_without_a_namespace_the_tables_of_the_admin_are_closed():
     assert client.get("/admin/autocomplete/", query).status_code == 403
 
 
-def test_rows_of_another_namespace_have_no_history_and_no_deletion_in_the_admin(blue, worker_of, member):  # noqa: F811
+def test_rows_of_another_namespace_have_no_history_and_no_deletion_in_the_admin(blue, worker_of, member):
     worker_of("blue", tags=["script"]).claim(limit=1)
     rows = {
         "jobs/workerjob": blue["job"].rpartition("/")[2],
@@ -210,7 +210,7 @@ def test_rows_of_another_namespace_have_no_history_and_no_deletion_in_the_admin(
             assert is_own or client.get(f"/admin/{table}/{row}/delete/").status_code in (302, 403)
 
 
-def test_a_name_of_a_trigger_is_taken_in_its_namespace_alone(of, blue, member):  # noqa: F811
+def test_a_name_of_a_trigger_is_taken_in_its_namespace_alone(of, blue, member):
     steps = [{"key": "a", "action": {"type": "script", "command": "true"}}]
     fields = {
         "name": "t",

@@ -14,29 +14,9 @@ from liveness.models import ApiToken, Server
 from liveness.services import tokens
 from tests.integration.races.test_hot_paths import run
 from tests.support.celery_tasks import task
-from tests.support.http import Caller, Worker
+from tests.support.namespaces import SCRIPT, submit_as
 from tests.support.plans import executed, plan_of_execution
 from tests.support.queries import CapturedQueries
-
-SCRIPT = {"type": "script", "command": "true"}
-
-
-@pytest.fixture
-def of(db):
-    """Call the API with a new token of a namespace: `of("red", "client").get("/jobs")`."""
-    return lambda namespace, role: Caller(tokens.create_token(f"a {role}", role, namespace=namespace))
-
-
-@pytest.fixture
-def worker_of(of, clock):
-    """Start a worker of a namespace, RUNNING and fresh."""
-    return lambda namespace, **fields: Worker.register(of(namespace, "worker"), **fields).running()
-
-
-def submit_as(client, **fields):
-    answer = client.post("/jobs", {"action": SCRIPT, **fields})
-    assert answer.status_code in (200, 201), answer.json()
-    return answer.json()
 
 
 def claimed_by(worker):

@@ -2,15 +2,11 @@
 
 import json
 
-import pytest
-from django.contrib.auth.models import Group, Permission, User
-from django.test import Client
+from django.contrib.auth.models import Permission
 
 from jobs.models import Batch, Trigger, WorkerJob
-from liveness.models import ALL_NAMESPACES
 from liveness.selectors.namespaces import KNOWN
-from liveness.services import tokens
-from tests.integration.api.test_namespace_access import OF_ONE, blue, of, worker_of  # noqa: F401
+from tests.integration.api.test_namespace_access import OF_ONE
 from tests.support.executions import step
 from tests.support.forms import fields_of
 from tests.support.http import Caller
@@ -20,25 +16,7 @@ ABOUT_INSTANCE = ["trends", "activity", "alerts", "recovery", "recovery/requeue-
 NOTE = {"note": "a test"}
 
 
-@pytest.fixture
-def member(db):
-    """Sign in an administrator whose groups name these namespaces, or all of them."""
-
-    def sign_in(*namespaces, sees_all=False):
-        group = Group.objects.create(name=f"of {' '.join(namespaces)}{sees_all}")
-        tokens.make_permissions(*namespaces)
-        names = [f"namespace:{name}" for name in namespaces] + [ALL_NAMESPACES] * sees_all
-        group.permissions.set(Permission.objects.filter(codename__in=names))
-        user = User.objects.create_user(group.name, is_staff=True)
-        user.groups.add(group, Group.objects.get(name="Control plane administrator"))
-        client = Client()
-        client.force_login(user)
-        return client
-
-    return sign_in
-
-
-def pages_of(client, blue):  # noqa: F811
+def pages_of(client, blue):
     """Return the status of each page of an object in the namespace "blue", and whether its list shows it."""
     for kind, address in blue.items():
         id = address.rpartition("/")[2]
@@ -46,7 +24,7 @@ def pages_of(client, blue):  # noqa: F811
         yield kind, detail.status_code, id in client.get(f"/admin/instance/{PAGES[kind]}/").content.decode()
 
 
-def test_the_pages_show_only_the_namespaces_of_the_users_groups(blue, member):  # noqa: F811
+def test_the_pages_show_only_the_namespaces_of_the_users_groups(blue, member):
     other, own, everywhere = member("red"), member("red", "blue"), member(sees_all=True)
     assert list(pages_of(other, blue)) == [(kind, 404, False) for kind in PAGES]
     assert list(pages_of(own, blue)) == [(kind, 200, True) for kind in PAGES]
@@ -57,7 +35,7 @@ def test_the_pages_show_only_the_namespaces_of_the_users_groups(blue, member):  
         assert own.get(f"/admin/instance/jobs/{job}/{page}/").status_code == 200
 
 
-def test_an_action_reaches_nothing_of_another_namespace(blue, member):  # noqa: F811
+def test_an_action_reaches_nothing_of_another_namespace(blue, member):
     job = blue["job"].rpartition("/")[2]
     form = {**NOTE, "seen": f"{job} PENDING"}
     other, own = member("red"), member("blue")
@@ -70,7 +48,7 @@ def test_an_action_reaches_nothing_of_another_namespace(blue, member):  # noqa: 
     assert WorkerJob.objects.get(pk=job).state == "CANCELLED"
 
 
-def test_a_bulk_action_is_shown_to_the_user_who_started_it(blue, member, submit):  # noqa: F811
+def test_a_bulk_action_is_shown_to_the_user_who_started_it(blue, member, submit):
     job, own = blue["job"].rpartition("/")[2], member("blue")
     other = submit()["id"]
     form = {**NOTE, "seen": [f"{job} PENDING", f"{other} PENDING"]}
@@ -96,14 +74,14 @@ def test_pages_about_the_whole_control_plane_need_the_namespace_default(member):
     assert "/admin/instance/jobs/" in tabs and "/admin/instance/trends/" not in tabs
 
 
-def test_the_django_admin_shows_only_the_users_namespaces(blue, member):  # noqa: F811
+def test_the_django_admin_shows_only_the_users_namespaces(blue, member):
     job = blue["job"].rpartition("/")[2]
     for client, status in ((member("red"), 302), (member("blue"), 200)):
         assert (job in client.get("/admin/jobs/workerjob/").content.decode()) == (status == 200)
         assert client.get(f"/admin/jobs/workerjob/{job}/change/").status_code == status
 
 
-def test_the_api_applies_the_same_limits_to_the_users_session(blue, member):  # noqa: F811
+def test_the_api_applies_the_same_limits_to_the_users_session(blue, member):
     other, own = Caller(None, member("red")), Caller(None, member("blue", "green"))
     for kind in OF_ONE:
         assert other.get(blue[kind]).status_code == 404
@@ -114,7 +92,7 @@ def test_the_api_applies_the_same_limits_to_the_users_session(blue, member):  # 
     assert other.get("/instance").json()["code"] == "wrong_namespace"
 
 
-def test_a_list_is_filtered_by_namespace_where_there_is_more_than_one(of, worker_of, member):  # noqa: F811
+def test_a_list_is_filtered_by_namespace_where_there_is_more_than_one(of, worker_of, member):
     client = member(sees_all=True)
     worker_of("default", name="plain")
     KNOWN.until = 0
@@ -128,7 +106,7 @@ def test_a_list_is_filtered_by_namespace_where_there_is_more_than_one(of, worker
     assert "blueish" in page and "plain" not in page
 
 
-def test_a_token_of_a_namespace_brings_the_permission_for_it(of):  # noqa: F811
+def test_a_token_of_a_namespace_brings_the_permission_for_it(of):
     names = Permission.objects.filter(codename__startswith="namespace:").values_list("codename", flat=True)
     of("default", "client")
     assert not names.exists()
@@ -145,7 +123,7 @@ def add_trigger(client, **fields):
     return form, client.post("/admin/instance/triggers/add/", {**form, **TRIGGER, **fields})
 
 
-def test_a_trigger_is_created_in_one_of_the_users_namespaces(of, member):  # noqa: F811
+def test_a_trigger_is_created_in_one_of_the_users_namespaces(of, member):
     for name in ("default", "red", "blue", "green"):
         of(name, "client")
     KNOWN.until = 0
@@ -164,7 +142,7 @@ def test_a_trigger_is_created_in_one_of_the_users_namespaces(of, member):  # noq
     assert Trigger.objects.values_list("namespace", "priority").get() == ("red", 3)
 
 
-def test_a_user_with_all_namespaces_chooses_among_the_known_ones(of, member):  # noqa: F811
+def test_a_user_with_all_namespaces_chooses_among_the_known_ones(of, member):
     of("red", "client")
     KNOWN.until = 0
     form, done = add_trigger(member(sees_all=True), namespace="red")
@@ -172,7 +150,7 @@ def test_a_user_with_all_namespaces_chooses_among_the_known_ones(of, member):  #
     assert Trigger.objects.get().namespace == "red"
 
 
-def test_with_one_namespace_the_form_of_a_trigger_has_no_namespace_field(of, member):  # noqa: F811
+def test_with_one_namespace_the_form_of_a_trigger_has_no_namespace_field(of, member):
     of("default", "client")
     KNOWN.until = 0
     form, done = add_trigger(member(sees_all=True), namespace="red")

@@ -6,7 +6,6 @@ import pytest
 
 from jobs.models import Incident
 from jobs.selectors import instance
-from tests.integration.console.test_namespace_pages import member  # noqa: F401
 from tests.support.operators import engage
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +60,7 @@ def test_counts_above_the_limit_end_with_a_plus_sign(reader, submit, monkeypatch
     assert counts_of(reader.get(f"{HOME}triggers/")) == {"jobs": ["2+", "2+ waiting"]}
 
 
-def test_the_counts_are_of_the_namespaces_that_the_reader_sees(member, submit):  # noqa: F811
+def test_the_counts_are_of_the_namespaces_that_the_reader_sees(member, submit):
     submit(tags=["none"], unmatched="wait")
     assert counts_of(member("red").get(f"{HOME}jobs/")) == {}
     assert counts_of(member("default").get(f"{HOME}jobs/")) == {"jobs": ["1", "1 waiting"]}

@@ -1,7 +1,5 @@
 """Checkpoints: data that the code of a job keeps for its next attempt, so that a loss costs minutes and not the run."""
 
-# ruff: noqa: F811 - held is a fixture
-
 import pytest
 
 from controlplane.agent.limits import CHECKPOINT_LIMIT
@@ -9,9 +7,9 @@ from controlplane.core.json_bodies import size_of
 from jobs.models import LateReport, WorkerJob
 from jobs.services import claiming
 from jobs.services.liveness_check import check_liveness
-from tests.integration.jobs.test_reports import brief, build_report, held  # noqa: F401
 from tests.integration.races.test_hot_paths import IMMEDIATELY, round_trips
 from tests.support.people import employ
+from tests.support.reports import brief, build_report
 
 ROW = {"row": 40_000, "file": "é"}
 ERROR = {"code": "ValueError", "message": "no"}

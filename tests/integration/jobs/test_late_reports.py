@@ -6,8 +6,8 @@ from django.db import connection
 from jobs.models import LateReport
 from jobs.services.rejected_reports import KEPT
 from liveness.models import Tally
-from tests.integration.jobs.test_reports import brief, build_report, held  # noqa: F401 - held is a fixture
 from tests.support.queries import CapturedQueries
+from tests.support.reports import brief, build_report
 
 MANY = 300
 QUERIES = 60
@@ -22,7 +22,7 @@ def ends(attempt, numbers):
     return [build_report(attempt, "COMPLETED", output=number) for number in numbers]
 
 
-def test_some_superseded_reports_are_kept_and_the_last_shows_that_more_came(held):  # noqa: F811
+def test_some_superseded_reports_are_kept_and_the_last_shows_that_more_came(held):
     one = held()
     one.report("COMPLETED", output="first")
     one.worker.report(*ends(one.attempt, range(KEPT)))
@@ -37,7 +37,7 @@ def test_some_superseded_reports_are_kept_and_the_last_shows_that_more_came(held
     assert [late["more"] for late in late_reports] == [False] * (KEPT - 1) + [True]
 
 
-def test_the_limit_is_crossed_in_the_middle_of_a_call_too(held):  # noqa: F811
+def test_the_limit_is_crossed_in_the_middle_of_a_call_too(held):
     one = held()
     one.report("COMPLETED", output="first")
     one.worker.report(*ends(one.attempt, range(KEPT - 3)))
@@ -45,7 +45,7 @@ def test_the_limit_is_crossed_in_the_middle_of_a_call_too(held):  # noqa: F811
     assert kept() == [(number, number == KEPT - 1) for number in range(KEPT)]
 
 
-def test_the_limit_is_of_each_attempt(held, submit):  # noqa: F811
+def test_the_limit_is_of_each_attempt(held, submit):
     one = held()
     submit()
     other = one.worker.hold()
@@ -68,7 +68,7 @@ CALLS = {**{event: [event] for event in EVENTS}, "all in turn": list(EVENTS)}
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "claimed"])
 @pytest.mark.parametrize("events", CALLS.values(), ids=CALLS)
-def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(held, events, running):  # noqa: F811
+def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(held, events, running):
     one = held(running=running)
     reports = [
         build_report(one.attempt, event, **EVENTS[event](number))
@@ -82,7 +82,7 @@ def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(h
     assert LateReport.objects.count() <= KEPT
 
 
-def test_the_last_of_several_progress_reports_in_a_call_counts(held):  # noqa: F811
+def test_the_last_of_several_progress_reports_in_a_call_counts(held):
     one = held()
     reports = [
         build_report(one.attempt, "PROGRESS", progress=n / 10, **({"message": str(n)} if n < 5 else {}))
@@ -93,7 +93,7 @@ def test_the_last_of_several_progress_reports_in_a_call_counts(held):  # noqa: F
     assert (attempt["progress"], attempt["message"]) == (0.8, "4")
 
 
-def test_several_reports_on_one_attempt_are_applied_in_order(held):  # noqa: F811
+def test_several_reports_on_one_attempt_are_applied_in_order(held):
     one = held(running=False)
     results = one.worker.report(
         build_report(one.attempt, "COMPLETED", output=1),

@@ -7,13 +7,12 @@ from jobs.services.alert_rules import find_conditions
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.selectors.events import is_brake_of_cluster
-from tests.integration.api.test_namespaces import of, worker_of  # noqa: F401
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def fleets(worker_of):  # noqa: F811
+def fleets(worker_of):
     """Return a function that starts a number of workers in each namespace."""
 
     def build(cluster="default", type="WORKER", **counts):
@@ -133,7 +132,7 @@ def test_the_pages_and_the_alert_name_the_namespace(clock, fleets, api, staff):
     assert [row[0] for row in held()] == ["default"]
 
 
-def test_the_history_of_a_cluster_has_the_brakes_of_all_namespaces(clock, fleets, of, reader):  # noqa: F811
+def test_the_history_of_a_cluster_has_the_brakes_of_all_namespaces(clock, fleets, of, reader):
     fleet, elsewhere = fleets("eu", default=4, red=4), fleets("us", default=20, red=20)
     silence(clock, *elsewhere["default"], *elsewhere["red"])
     assert {brake.key for brake in Brake.objects.all()} == {"WORKER/eu", "WORKER@red/eu"}

@@ -199,3 +199,12 @@ def test_a_beat_waits_no_longer_than_its_timeout_allows_nor_than_any_other_call(
     config = ServerConfig(3, 40, 300, 30, 30, "NEVER")
     RegisteredServer(AgentClient("http://nowhere", timeout=patience), "id", "token", config, None, 0).send_heartbeat({})
     assert asked == [within]
+
+
+def test_a_beat_that_may_bring_its_server_back_lists_code_that_hangs_as_well(heart, server):
+    heart._list_held_attempts = lambda: HeldAttempts([], [{"attempt": "r", "pid": 1}], [], [{"attempt": "s", "pid": 2}])
+    heart.send_heartbeat()
+    assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r"]
+    heart._failures, heart._runner_due = 1, 0.0
+    heart.send_heartbeat()
+    assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r", "s"]

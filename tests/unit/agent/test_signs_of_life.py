@@ -8,10 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controlplane.agent.api.heartbeat_thread import HeldAttempts
 from controlplane.agent.processes import process_view
 from tests.support.standin import eventually
-from tests.unit.agent.test_fence_and_heart import clock, heart, server  # noqa: F401
 
 NAP = {"type": "script", "command": ["sleep", "1000"]}
 HOLD_LOCK = "import ctypes, time\ndef hang(_):\n    ctypes.PyDLL(None).sleep(1000)\ndef nap(_):\n    time.sleep(1000)\n"
@@ -49,15 +47,6 @@ def test_code_that_holds_the_lock_of_its_interpreter_or_was_stopped_is_not_liste
     eventually(lambda: set(listed(plane)) == {naps, sleeps, stopped}, "what goes on is listed again")
     plane.heartbeat["cancel"] = [hangs]  # it is held all the same
     assert eventually(lambda: plane.final(hangs))["event"] == "CANCELLED"
-
-
-def test_a_beat_that_may_bring_its_server_back_lists_code_that_hangs_as_well(heart, server):  # noqa: F811
-    heart._list_held_attempts = lambda: HeldAttempts([], [{"attempt": "r", "pid": 1}], [], [{"attempt": "s", "pid": 2}])
-    heart.send_heartbeat()
-    assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r"]
-    heart._failures, heart._runner_due = 1, 0.0
-    heart.send_heartbeat()
-    assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r", "s"]
 
 
 PARENT = """
