@@ -382,6 +382,7 @@ def test_a_crash_of_everything_at_once_is_recovered_at_the_next_start(start, dat
     assert second.end() == 0, second.output
 
 
+@pytest.mark.first_run
 def test_the_demo_kills_a_worker_completes_its_job_and_then_shows_a_green_verdict(start, data_dir):
     one = start("--demo")
     one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d")
