@@ -52,3 +52,16 @@ class NotWaiting(Problem):
     """The step does not wait for an answer."""
 
     code = "not_waiting"
+
+
+class ExecutionSealed(Problem):
+    """The execution is sealed, so no steps can be added."""
+
+    code = "execution_sealed"
+
+
+class ImpossibleSteps(Problem):
+    """The steps do not fit the execution."""
+
+    status = 400
+    code = "invalid"

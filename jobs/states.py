@@ -40,7 +40,7 @@ class AttemptState(Described):
 class ExecutionState(Described):
     """State of an execution. Each line explains the state and names what changes it."""
 
-    RUNNING = "RUNNING", "Its steps run or wait. It ends with its last step, or is cancelled."
+    RUNNING = "RUNNING", "Its steps run or wait, or it is open. It ends with its last step, or is cancelled."
     CANCELLING = "CANCELLING", "It is cancelled and waits for steps that still run. It ends with the last of them."
     COMPLETED = "COMPLETED", "All of its steps ended without an error. Final; rerunning it creates another execution."
     FAILED = "FAILED", "A step failed, or the execution timed out, and its hooks have ended. Final."
@@ -61,6 +61,14 @@ class BackfillState(Described):
     RUNNING = "RUNNING", "Its slots start in order. It ends with the last of them, or an operator stops it."
     COMPLETED = "COMPLETED", "All of its slots have ended. Final."
     STOPPED = "STOPPED", "An operator stopped it. Running executions go on; the rest does not start. Final."
+
+
+class HookOf(Described):
+    """Ends of an execution after which a hook runs. No hook runs after somebody has cancelled the execution."""
+
+    ON_ERROR = "on_error", "After it FAILED, or was cancelled because of its timeout or deadline."
+    ON_SUCCESS = "on_success", "After it COMPLETED."
+    ON_COMPLETE = "on_complete", "After each of these ends."
 
 
 class ItemOutcome(Described):

@@ -11,3 +11,11 @@ class DeadlineFields(TypedDict):
     deadline_seconds: float | None
     on_deadline: str | None
     deadline_at: str | None
+
+
+class Progress(TypedDict):
+    """Number of steps of an execution. `done` have ended in any state."""
+
+    total: int
+    done: int
+    failed: int

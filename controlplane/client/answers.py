@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from controlplane.client.answer_parts import DeadlineFields
+from controlplane.client.answer_parts import DeadlineFields, Progress
 from controlplane.client.loop_answers import LoopFields
 
 JobState = Literal[
@@ -165,6 +165,8 @@ class ExecutionFields(DeadlineFields):
     namespace: str
     state: ExecutionState
     flags: list[str]
+    sealed: bool
+    progress: Progress
     key: str | None
     timeout_seconds: float | None
     error: Any
@@ -187,6 +189,8 @@ class Execution(ExecutionFields):
 
     steps: list[Step]
     on_error: list[Step]
+    on_success: list[Step]
+    on_complete: list[Step]
     inputs: dict[str, Any]
     outputs: Any
 

@@ -106,6 +106,8 @@ class AsyncClient:
     placement = in_thread(Client.placement)
     logs = iterated(Client.logs)
     submit_execution = in_thread(Client.submit_execution)
+    add_steps = in_thread(Client.add_steps)
+    seal_execution = in_thread(Client.seal_execution)
     send_signal = in_thread(Client.send_signal)
     answer_step = in_thread(Client.answer_step)
     execution = in_thread(Client.execution)

@@ -175,7 +175,7 @@ def execute(client: Client, given: Namespace, out: Output) -> int:
     if not given.wait:
         out.document(begun) if out.is_json else out.line(begun["id"])
         return 0
-    ended = client.wait_execution(begun, given.timeout)
+    ended = client.wait_execution(begun, given.timeout, progress=not out.is_json)
     show_one(ended, views.execution, out)
     return exit_code(ended)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack, cast
 from urllib.parse import quote
 
+from controlplane.client.answer_parts import Progress
 from controlplane.client.answers import Execution, ExecutionEvent, ExecutionSummary, Job, LogLine, SentSignal, Trigger
-from controlplane.client.jobs import JobCalls, new_key
+from controlplane.client.jobs import JobCalls, in_batches, new_key
+from controlplane.client.progress_bar import show_progress
 from controlplane.client.requests import ExecutionOptions, Reference, id_of
 from controlplane.client.session import Polls, StillRunning
 
@@ -37,13 +39,34 @@ class ExecutionCalls(JobCalls):
         filters = {"state": state, "name": name, "key": key, "trigger": by, "namespace": namespace}
         return self.items("/executions", {**filters, "limit": page})
 
-    def wait_execution(self, execution: Reference, timeout: float | None = None) -> Execution:
-        """Wait until the execution has ended in any state, and return it.
+    def add_steps(self, execution: Reference, steps: Iterable[Mapping[str, Any]]) -> ExecutionSummary:
+        """Add steps to an open execution, in as many calls as needed. Return the execution after the last one.
 
-        Raise StillRunning after `timeout` seconds.
+        Steps that it has already with the same content are left out, so the same call may be made again. If a call is
+        refused, the steps of earlier calls stay.
         """
+        path = f"/executions/{id_of(execution)}/steps"
+        answers = [self.call("POST", path, {"steps": some}) for some in in_batches(steps, len('{"steps": []}'))]
+        if not answers:
+            raise ValueError("No steps to add")
+        return cast(ExecutionSummary, answers[-1])
+
+    def seal_execution(self, execution: Reference, note: str = "") -> ExecutionSummary:
+        """Seal an open execution: it ends when all of its steps have ended."""
+        return cast(ExecutionSummary, self.call("POST", f"/executions/{id_of(execution)}/seal", {"note": note}))
+
+    def wait_execution(
+        self, execution: Reference, timeout: float | None = None, *, progress: bool | Callable[[Progress], None] = False
+    ) -> Execution:
+        """Wait until the execution has ended in any state, and return it. Raise StillRunning after `timeout` seconds.
+
+        With `progress=True` a terminal shows a progress bar. A function is called with each progress instead.
+        """
+        report = show_progress if progress is True else progress or None
         for _ in Polls(self.long_poll, timeout):
             current = self.execution(execution)
+            if report:
+                report(current["progress"])
             if current["finished_at"] is not None:
                 return current
         raise StillRunning(f"Execution {current['id']} is {current['state']} after {timeout:g} s", [current["id"]])

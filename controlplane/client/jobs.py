@@ -147,15 +147,15 @@ def new_key() -> str:
     return str(uuid.uuid4())
 
 
-def in_batches(jobs: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Split jobs into lists, each as long as one call allows."""
+def in_batches(jobs: Iterable[Mapping[str, Any]], around: int = 2) -> Iterator[list[Mapping[str, Any]]]:
+    """Split jobs into lists, each as long as one call allows. `around` is the size of the body without the jobs."""
     batch: list[Mapping[str, Any]] = []
-    size = 2
+    size = around
     for job in jobs:
         more = len(dump_json(job)) + 2
         if batch and (len(batch) == SUBMITTED_AT_ONCE or size + more > BODY_LIMIT):
             yield batch
-            batch, size = [], 2
+            batch, size = [], around
         batch.append(job)
         size += more
     if batch:

@@ -32,6 +32,7 @@ def act(client: Client, given: Namespace, out: Output) -> int:
     calls: dict[str, Callable[..., Any]] = {
         "cancel": client.cancel, "resubmit": client.resubmit, "fail": client.fail, "rerun": client.rerun_execution,
         "restart": client.restart_execution, "cancel-execution": client.cancel_execution, "evaluate": client.evaluate,
+        "seal": client.seal_execution,
     }  # fmt: skip
     finders = {"job": find_job, "execution": find_execution, "trigger": find_trigger}
     kind = next(name for name in finders if hasattr(given, name))

@@ -15,7 +15,7 @@ from controlplane.client.watching import EVERY, watched
 EXITS = """exit codes: 0 success, 1 the awaited job, execution or batch ended without success, 2 wrong command line,
 3 refused, 4 no usable answer, 5 not ended in time, 130 interrupted"""
 PROGRAM = "controlplane"
-OF_EXECUTIONS = ("cancel-execution", "rerun", "restart")
+OF_EXECUTIONS = ("cancel-execution", "rerun", "restart", "seal")
 OF_SERVERS = """Where a control plane is installed, `controlplane` runs its commands too: standalone, migrate, check ...
 (`controlplane help` lists them; `controlplane manage NAME` runs one that has the name of a client command)."""
 
@@ -112,6 +112,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         "cancel-execution": "cancel executions with all their steps",
         "rerun": "run executions again from their beginning",
         "restart": "run executions again from the failed steps, and keep completed ones",
+        "seal": "seal an open execution, so that it can end",
         "evaluate": "evaluate triggers now",
     }.items():
         target = {"evaluate": "triggers"}.get(name, "executions" if name in OF_EXECUTIONS else "jobs")

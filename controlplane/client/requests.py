@@ -55,6 +55,9 @@ class ExecutionOptions(TypedDict, total=False):
     """Options of an execution besides its name and steps."""
 
     on_error: list[dict[str, Any]]
+    on_success: list[dict[str, Any]]
+    on_complete: list[dict[str, Any]]
+    sealed: bool
     timeout_seconds: float | None
     deadline_seconds: float | None
     on_deadline: Literal["flag", "cancel"]

@@ -134,11 +134,12 @@ def job(item: Mapping[str, Any], out: Output) -> None:
 
 
 def execution(item: Mapping[str, Any], out: Output) -> None:
-    out.fields(item, ("id", "name", "state", "key", "error", "inputs", "rerun_of", "created_at", "finished_at"))
+    names = ("id", "name", "state", "flags", "progress", "key", "error", "inputs", "rerun_of")
+    out.fields(item, (*names, "created_at", "finished_at"))
     out.line("")
     rows = [
         [step["key"], step["state"], step["attempt_count"], place_of_step(step), step["job"]]
-        for step in [*item["steps"], *item["on_error"]]
+        for step in [*item["steps"], *item["on_error"], *item["on_success"], *item["on_complete"]]
     ]
     out.table(["step", "state", "tries", "server", "job"], rows)
 

@@ -49,6 +49,11 @@ EXECUTION = OpenApiExample(
     },
     request_only=True,
 )
+STEPS = OpenApiExample(
+    "One more step, below a step that is there",
+    {"steps": [{"key": "report", "depends_on": ["load"], "action": {"type": "script", "command": "echo sent"}}]},
+    request_only=True,
+)
 ANSWER = OpenApiExample(
     "Approve a deployment",
     {"choice": "approve", "values": {"version": "4.2"}, "note": "tested on staging"},

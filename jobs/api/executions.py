@@ -13,8 +13,8 @@ from controlplane.core.paging import paged
 from jobs.api import examples
 from jobs.api.logs import JobLogsView, LogFilter, LogPage, ServerLogFilter
 from jobs.api.serializers.execution_answers import EventItem, EventPage, ExecutionAnswer, ExecutionFilter, ExecutionPage
-from jobs.api.serializers.executions import ExecutionRequest
 from jobs.api.serializers.jobs import JobAnswer, NoteRequest
+from jobs.api.serializers.open_executions import ExecutionRequest
 from jobs.api.serializers.restarts import RestartRequest
 from jobs.api.serializers.waits import AnswerRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key

@@ -351,9 +351,10 @@ class Migration(migrations.Migration):
                 ('owner', models.ForeignKey(db_index=False, help_text='Null: a trigger started it.', null=True, on_delete=django.db.models.deletion.PROTECT, to='liveness.apitoken')),
                 ('rerun_of', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, to='jobs.execution')),
                 ('trigger', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='executions', to='jobs.trigger')),
+                ('sealed', models.BooleanField(db_default=True, help_text='False: it is open, so steps may be added.')),
             ],
             options={
-                'permissions': [('cancel_execution', 'Can cancel executions'), ('rerun_execution', 'Can run executions again'), ('answer_execution', 'Can answer approvals')],
+                'permissions': [('cancel_execution', 'Can cancel executions'), ('rerun_execution', 'Can run executions again'), ('answer_execution', 'Can answer approvals'), ('seal_execution', 'Can seal open executions')],
             },
         ),
         migrations.CreateModel(
@@ -369,8 +370,8 @@ class Migration(migrations.Migration):
                 ('name', models.TextField(db_default='', help_text='Name that its submitter gave it.')),
                 ('fingerprint', models.BinaryField(help_text='SHA-256 of the submitted content.')),
                 ('step', models.TextField(help_text='Key of the step in its execution.', null=True)),
-                ('position', models.IntegerField(help_text='Position in the definition; hooks come last.', null=True)),
-                ('is_hook', models.BooleanField(db_default=False, help_text='True: it runs only if its execution has failed.')),
+                ('position', models.IntegerField(help_text='Position among the steps and hooks.', null=True)),
+                ('is_hook', models.BooleanField(db_default=False, help_text='True: it runs after the end of its execution.')),
                 ('continue_on_failure', models.BooleanField(db_default=False, help_text='True: steps that depend on it run even if it fails.')),
                 ('condition', models.TextField(help_text='Path (`when`); the step is SKIPPED if it is false.', null=True)),
                 ('run_if_skipped', models.BooleanField(db_default=False, help_text='True: it runs even if a step that it depends on is skipped by a condition.')),
@@ -426,6 +427,8 @@ class Migration(migrations.Migration):
                 ('execution', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='jobs.execution')),
                 ('owner', models.ForeignKey(db_index=False, help_text='Null: a trigger created it.', null=True, on_delete=django.db.models.deletion.PROTECT, to='liveness.apitoken')),
                 ('resubmission_of', models.ForeignKey(db_constraint=False, db_index=False, help_text='Ended job that it repeats.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, to='jobs.workerjob')),
+                ('definition', models.JSONField(help_text='Submitted content of a step that was added. The others are in that of the execution.', null=True)),
+                ('hook', models.TextField(help_text='Ends after which it runs, if it is a hook.', null=True)),
             ],
             options={
                 'permissions': [('cancel_workerjob', 'Can cancel jobs'), ('resubmit_workerjob', 'Can resubmit jobs'), ('fail_workerjob', 'Can fail jobs'), ('dump_workerjob', 'Can dump the stacks of running jobs'), ('dismiss_workerjob', 'Can dismiss jobs from quarantine'), ('recover_workerjob', 'Can recover stale attempts by hand')],
@@ -768,6 +771,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='workerjob',
             constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.states.OnDeadline['CANCEL'], jobs.states.OnDeadline['FLAG']])), name='job_on_deadline'),
+        ),
+        migrations.AddConstraint(
+            model_name='workerjob',
+            constraint=models.CheckConstraint(condition=models.Q(('hook__in', [jobs.states.HookOf['ON_COMPLETE'], jobs.states.HookOf['ON_ERROR'], jobs.states.HookOf['ON_SUCCESS']])), name='job_hook'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',

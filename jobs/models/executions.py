@@ -47,6 +47,7 @@ class Execution(models.Model):
     )
 
     state = models.TextField(db_default=ExecutionState.RUNNING.value)
+    sealed = models.BooleanField(db_default=True, help_text="False: it is open, so steps may be added.")
     open_steps = models.IntegerField(help_text="Number of steps whose end has no effect yet. Hooks do not count.")
     passed_on = models.BooleanField(db_default=False, help_text="True: its end has ended its parent step.")
     timeout_seconds = models.FloatField(null=True)
@@ -67,6 +68,7 @@ class Execution(models.Model):
             ("cancel_execution", "Can cancel executions"),
             ("rerun_execution", "Can run executions again"),
             ("answer_execution", "Can answer approvals"),
+            ("seal_execution", "Can seal open executions"),
         ]
         constraints = [
             check_one_of("state", ExecutionState, "execution_state"),

@@ -12,7 +12,7 @@ from django.db.models.fields.json import KT
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
 from jobs.models.executions import MISSED_DEADLINE, Execution
-from jobs.states import Isolation, JobKind, JobState, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
+from jobs.states import HookOf, Isolation, JobKind, JobState, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
 from jobs.tags import TYPES_WITHOUT_WORKER
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
@@ -49,8 +49,12 @@ class WorkerJob(models.Model):
 
     execution = models.ForeignKey(Execution, models.CASCADE, null=True, related_name="steps", db_index=False)
     step = models.TextField(null=True, help_text="Key of the step in its execution.")
-    position = models.IntegerField(null=True, help_text="Position in the definition; hooks come last.")
-    is_hook = models.BooleanField(db_default=False, help_text="True: it runs only if its execution has failed.")
+    position = models.IntegerField(null=True, help_text="Position among the steps and hooks.")
+    is_hook = models.BooleanField(db_default=False, help_text="True: it runs after the end of its execution.")
+    hook = models.TextField(null=True, help_text="Ends after which it runs, if it is a hook.")
+    definition = models.JSONField(
+        null=True, help_text="Submitted content of a step that was added. The others are in that of the execution."
+    )
     continue_on_failure = models.BooleanField(
         db_default=False, help_text="True: steps that depend on it run even if it fails."
     )
@@ -162,6 +166,7 @@ class WorkerJob(models.Model):
             check_one_of("unmatched", Unmatched, "job_unmatched"),
             check_one_of("isolation", Isolation, "job_isolation"),
             check_one_of("on_deadline", OnDeadline, "job_on_deadline"),
+            check_one_of("hook", HookOf, "job_hook"),
             check_one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
             models.CheckConstraint(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -24,11 +24,13 @@ from django.db.models import (
 from django.db.models.functions import JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
+from jobs import states
 from jobs.errors import JobUnknown
 from jobs.execution_errors import ExecutionUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, WorkerJob
 from jobs.selectors.attempts import holder_of_job
 from jobs.selectors.contents import MUCH, content, put_in_place
+from jobs.states import HookOf, JobState
 from liveness.models import Server
 from liveness.selectors.events import action_events
 from liveness.states import Subject
@@ -103,6 +105,21 @@ def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
     )
 
 
+class Progress(NamedTuple):
+    """Number of steps of an execution."""
+
+    total: int
+    done: int
+    failed: int
+
+
+def measure_progress(execution: CountedExecution) -> Progress:
+    """Return how many steps an execution of `visible_executions()` has, and how many have ended or failed."""
+    counts = execution.counts
+    done = sum(counts.get(state, 0) for state in states.TERMINAL)
+    return Progress(sum(counts.values()), done, counts.get(JobState.FAILED, 0) + counts.get(JobState.EXPIRED, 0))
+
+
 def is_past_deadline(execution: CountedExecution) -> bool:
     """Return True if an execution of `visible_executions()` has not ended, and its deadline has passed."""
     deadline = execution.deadline_at
@@ -110,8 +127,9 @@ def is_past_deadline(execution: CountedExecution) -> bool:
 
 
 def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
-    """Return an execution as in `visible_executions()`, with `own_steps` and `hooks` as in `execution_steps()`.
+    """Return an execution as in `visible_executions()`, with its `own_steps` and hooks.
 
+    Those are as in `execution_steps()`; the hooks are in `on_error`, `on_success` and `on_complete`.
     Raises ExecutionUnknown.
     """
     row: Any = visible_executions(owner).filter(pk=id).first()
@@ -122,12 +140,13 @@ def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
     )
     put_in_place(all_steps, ["output", "error"])
     row.own_steps = [step for step in all_steps if not step.is_hook]
-    row.hooks = [step for step in all_steps if step.is_hook]
+    for name in HookOf:
+        setattr(row, name, [step for step in all_steps if step.hook == name])
     return row
 
 
 def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
-    """Return the steps of an execution, hooks last.
+    """Return the steps and hooks of an execution by their position.
 
     Each has the keys of the steps it depends on (`depends_on`), its `child_execution`, the `progress` of its items if
     it is a loop, and the `server` that holds it.
@@ -135,7 +154,7 @@ def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
     child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
     return (
         WorkerJob.objects.filter(execution=execution)
-        .defer("payload", "checkpoint", "fingerprint")
+        .defer("payload", "checkpoint", "fingerprint", "definition")
         .annotate(
             depends_on=Func(F("pk"), template=DEPENDS_ON, output_field=ArrayField(TextField())),
             child_execution=Subquery(child, output_field=UUIDField()),

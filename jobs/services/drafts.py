@@ -10,7 +10,7 @@ from controlplane.core.json_bodies import write_json
 from jobs import tags
 from jobs.conf import conf
 from jobs.selectors.submitted import DEFAULTS
-from jobs.states import Unmatched
+from jobs.states import HookOf, Unmatched
 
 REFERABLE = ("seconds", "until", "signal", "message")
 """Fields of the actions of steps that wait whose values may be references."""
@@ -101,7 +101,12 @@ def required_runners(job: dict[str, Any]) -> set[tuple[str, ...]]:
 
 def steps_and_hooks(definition: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the steps and hooks of an execution."""
-    return [*definition["steps"], *definition.get("on_error", [])]
+    return [*definition["steps"], *hooks_of(definition)]
+
+
+def hooks_of(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the hooks of an execution."""
+    return [hook for name in HookOf for hook in definition.get(name, [])]
 
 
 def compute_fingerprint(submitted: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from jobs.services import drafts, step_data
 from jobs.sql.rows.executions import StepToRestart
+from jobs.states import HookOf
 from jobs.tags import NO_WORKER
 from liveness.models import DEFAULT_NAMESPACE
 
@@ -51,7 +52,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
     """Return the rows to store for these plans."""
     rows = ExecutionRows()
     for place, plan in enumerate(plans):
-        steps, hooks = plan.definition["steps"], plan.definition.get("on_error", [])
+        steps = plan.definition["steps"]
         rows.executions.append(
             {
                 "place": place,
@@ -72,26 +73,45 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "outputs_from": step_data.build_outputs(plan.definition),
                 "deadline_seconds": plan.definition.get("deadline_seconds"),
                 "on_deadline": plan.definition.get("on_deadline"),
+                "sealed": plan.definition.get("sealed", True),
             }
         )
-        for position, step in enumerate([*steps, *hooks]):
-            needs = sorted(set(step.get("depends_on", [])))
-            rows.edges += [{"place": place, "step": step["key"], "depends_on": key} for key in needs]
-            rows.steps.append(
-                {
-                    "place": place,
-                    "position": position,
-                    **build_step_job(step, plan),
-                    **step_data.build_path_columns(step),
-                    "step": step["key"],
-                    "is_hook": position >= len(steps),
-                    "continue_on_failure": step.get("continue_on_failure", False),
-                    "waits_for": sum(not plan.keeps(key) for key in needs),
-                    "restart_of": before.job if (before := plan.restarts.get(step["key"])) else None,
-                    "is_kept": plan.keeps(step["key"]),
-                }
-            )
+        add_step_rows(rows, place, plan, steps)
+        first = len(steps)
+        for hook in HookOf:
+            hooks = plan.definition.get(hook, [])
+            add_step_rows(rows, place, plan, hooks, first, hook)
+            first += len(hooks)
     return rows
+
+
+def add_step_rows(
+    rows: ExecutionRows,
+    place: int,
+    plan: ExecutionPlan,
+    steps: list[dict[str, Any]],
+    first: int = 0,
+    hook: HookOf | None = None,
+) -> None:
+    """Add the rows of steps or hooks of a plan. `first` is the position of the first one."""
+    for position, step in enumerate(steps, first):
+        needs = sorted(set(step.get("depends_on", [])))
+        rows.edges += [{"place": place, "step": step["key"], "depends_on": key} for key in needs]
+        rows.steps.append(
+            {
+                "place": place,
+                "position": position,
+                **build_step_job(step, plan),
+                **step_data.build_path_columns(step),
+                "step": step["key"],
+                "is_hook": hook is not None,
+                "hook": hook,
+                "continue_on_failure": step.get("continue_on_failure", False),
+                "waits_for": sum(not plan.keeps(key) for key in needs),
+                "restart_of": before.job if (before := plan.restarts.get(step["key"])) else None,
+                "is_kept": plan.keeps(step["key"]),
+            }
+        )
 
 
 def count_payload_bytes(definition: dict[str, Any], inputs: object) -> int:

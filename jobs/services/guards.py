@@ -19,7 +19,7 @@ from jobs.errors import (
     NotQuarantined,
     NotResubmitted,
 )
-from jobs.execution_errors import ExecutionEnded, ExecutionRunning, StepHasChild
+from jobs.execution_errors import ExecutionEnded, ExecutionRunning, ExecutionSealed, StepHasChild
 from jobs.models import Trigger
 from jobs.states import ExecutionState, JobKind, JobState, Overlap
 from jobs.trigger_errors import EvaluationInFlight, TriggerNotPaused, TriggerPaused
@@ -145,6 +145,26 @@ def ensure_may_cancel_execution(execution: HasState) -> None:
         raise CancelRequested(
             "This execution is already being cancelled: it ends when its last step has ended.", state=execution.state
         )
+
+
+class Openable(HasState, Protocol):
+    """Execution that may be open."""
+
+    @property
+    def sealed(self) -> bool: ...
+
+
+def ensure_may_add_steps(execution: Openable) -> None:
+    if execution.sealed:
+        raise ExecutionSealed(state=execution.state)
+    ensure_may_seal_execution(execution)
+
+
+def ensure_may_seal_execution(execution: Openable) -> None:
+    if execution.state != ExecutionState.RUNNING:
+        raise ExecutionEnded(f"This execution is {execution.state}. Only a RUNNING one is open.", state=execution.state)
+    if execution.sealed:
+        raise ExecutionSealed("This execution is already sealed.", state=execution.state)
 
 
 def ensure_may_rerun_execution(execution: HasState) -> None:

@@ -11,7 +11,16 @@ from django.db.models import Model, Q
 
 from controlplane.core.transactions import retried_atomic
 from jobs.models import Execution, Trigger, WorkerJob
-from jobs.services import cancellation, changes, interventions, quarantine, reruns, stack_dumps, triggers
+from jobs.services import (
+    cancellation,
+    changes,
+    interventions,
+    open_executions,
+    quarantine,
+    reruns,
+    stack_dumps,
+    triggers,
+)
 from liveness.errors import ChangedSinceSeen
 from liveness.models import Server
 from liveness.services import operations
@@ -90,6 +99,7 @@ OPERATIONS: dict[str, Operation] = {
     "dump_stack": Operation(Subject.JOB, stack_dumps.request_stack, "dump_stack"),
     "dismiss_job": Operation(Subject.JOB, quarantine.dismiss_job, "dismiss_job"),
     "cancel_execution": Operation(Subject.EXECUTION, cancellation.cancel_execution, "cancel_execution"),
+    "seal_execution": Operation(Subject.EXECUTION, open_executions.seal_execution, "seal_execution"),
     "rerun_execution": Operation(Subject.EXECUTION, rerun_execution, "rerun_execution"),
     "restart_execution": Operation(Subject.EXECUTION, restart_execution, "restart_execution"),
     "evaluate_trigger": Operation(Subject.TRIGGER, evaluate_trigger, "evaluate_trigger"),

@@ -15,6 +15,7 @@ from jobs.services import guards
 from jobs.services.changes import show_value
 from jobs.services.execution_rows import PAYLOAD_BYTES_LIMIT, ExecutionPlan, count_payload_bytes
 from jobs.services.executions import begin_executions, list_steps_to_restart
+from jobs.states import HookOf
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 
@@ -76,7 +77,9 @@ def begin_again(
     (guards.ensure_may_restart_execution if is_by_failure else guards.ensure_may_rerun_execution)(before)
     if key is not None and (known := find_begun_again(before, key, is_restart)):
         return known, False
-    definition = drop_past_deadlines(before.definition)
+    definition = drop_past_deadlines(read_whole_definition(before))
+    if not definition["steps"]:
+        raise ExecutionEnded(f"This {before.state} execution has no steps: there is nothing to run again.")
     if inputs is not None:
         definition["inputs"] = inputs
     refuse_impossible_restart(definition, from_step, inputs)
@@ -102,6 +105,15 @@ def begin_again(
     if holder is None:
         raise TryAgain
     raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(holder.pk))
+
+
+def read_whole_definition(before: Execution) -> dict[str, Any]:
+    """Return the definition of an execution, with the steps that were added while it was open."""
+    definition = {name: value for name, value in before.definition.items() if name != "sealed"}
+    if len(definition) < len(before.definition):
+        added = before.steps.filter(definition__isnull=False).order_by("position").values_list("definition", flat=True)
+        definition["steps"] = [*definition["steps"], *added]
+    return definition
 
 
 def refuse_impossible_restart(definition: dict[str, Any], from_step: str | None, inputs: dict[str, Any] | None) -> None:
@@ -153,7 +165,7 @@ def drop_past_deadlines(definition: dict[str, Any]) -> dict[str, Any]:
 
     parts: dict[str, Any] = {
         part: [drop_past_deadline(step) for step in definition[part]]
-        for part in ("steps", "on_error")
+        for part in ("steps", *HookOf)
         if part in definition
     }
     return {**definition, **parts}

@@ -34,11 +34,14 @@ SLOW_LIMIT = 3
 
 
 def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each path that its step may not use. Dependencies have been checked before."""
-    steps, hooks = definition["steps"], definition.get("on_error", [])
-    used = [(f"Step {step['key']!r}", step["key"], paths) for step in steps if (paths := list(_paths_of(step)))]
+    """Return a sentence for each path that its step may not use. Dependencies have been checked before.
+
+    Hooks and outputs of an open execution may name steps that are added later.
+    """
+    steps, hooks = definition["steps"], drafts.hooks_of(definition)
+    used = [(f"Step {step['key']!r}", step["key"], paths) for step in steps if (paths := list(paths_of(step)))]
     of_loops = {step["key"]: {path for _, path in _references_of(step)} for step in steps if drafts.is_loop(step)}
-    used += [(f"Hook {hook['key']!r}", None, paths) for hook in hooks if (paths := list(_paths_of(hook)))]
+    used += [(f"Hook {hook['key']!r}", None, paths) for hook in hooks if (paths := list(paths_of(hook)))]
     if outputs := [path for _, path in find_references(definition.get("outputs", {}))]:
         used.append(("The outputs", None, outputs))
     if not used:
@@ -51,6 +54,7 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
     depends_on = ancestors({step["key"]: step.get("depends_on", []) for step in steps})
     showing = {step["key"]: NOUNS[step["action"]["type"]] for step in steps if step["action"]["type"] in NOUNS}
     all_keys = {step["key"] for step in steps}
+    is_open = definition.get("sealed") is False
     list_of = {step["key"]: step.get("for_each") for step in steps}
     for who, key, paths in used:
         for path in paths:
@@ -61,7 +65,7 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
                 problems.append(f"{who}: the path {path} {use}.")
             elif use.is_of_item and path not in of_loops.get(key, ()):
                 problems.append(f"{who}: the path {path} may only be in the payload of a step with for_each.")
-            elif unknown := sorted(use.steps - all_keys):
+            elif (unknown := sorted(use.steps - all_keys)) and not (is_open and key is None):
                 problems.append(f"{who}: the path {path} names {unknown[0]!r}, which no step has.")
             elif key is not None and (later := sorted(on for on in use.steps if not depends_on(on, key))):
                 problems.append(f"{who}: the path {path} names {later[0]!r}, on which it does not depend.")
@@ -70,7 +74,7 @@ def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _paths_of(step: Mapping[str, Any]) -> Iterator[str]:
+def paths_of(step: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paths of a step: its condition, its list, and the references in its own payload."""
     yield from (step[name] for name in ("when", "for_each") if step.get(name) is not None)
     yield from (path for _, path in _references_of(step))
@@ -83,7 +87,7 @@ def _references_of(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def build_path_columns(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a step that its paths fill. Empty for a step without paths."""
     references = dict(_references_of(step))
-    paths = list(_paths_of(step))
+    paths = list(paths_of(step))
     columns: dict[str, Any] = {"run_if_skipped": step.get("run_if_skipped", False)}
     if not paths:
         return columns

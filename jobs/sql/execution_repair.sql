@@ -10,7 +10,7 @@ stalled (id) as (
      where j.state in {{TERMINAL}} and not j.passed_on and not j.is_hook and j.execution_id is not null
      union
     select e.id from jobs_execution e
-     where e.state not in {{EXECUTION_TERMINAL}}
+     where e.state not in {{EXECUTION_TERMINAL}} and (e.sealed or e.state = 'CANCELLING')
        and (select j.id from jobs_workerjob j
              where j.execution_id = e.id and j.state not in {{TERMINAL}} and not j.is_hook limit 1) is null
      union

@@ -14,15 +14,15 @@ with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
         place int, parent_step uuid, root uuid, owner uuid, namespace text, trigger uuid, trigger_chain uuid[], rerun_of uuid, name text, key text,
         fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8, outputs_from jsonb,
-        deadline_seconds float8, on_deadline text)
+        deadline_seconds float8, on_deadline text, sealed bool)
 ),
 new_executions as (
     insert into jobs_execution (
         id, root_id, parent_step_id, owner_id, namespace, trigger_id, trigger_chain, rerun_of_id, name, key, fingerprint, definition, inputs,
-        open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline)
+        open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline, sealed)
     select id, coalesce(root, id), parent_step, owner, namespace, trigger, trigger_chain, rerun_of, name, key, decode(fingerprint, 'hex'),
            definition, inputs, open_steps, timeout_seconds, outputs_from,
-           deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}
+           deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}, sealed
       from planned order by key, place
         on conflict do nothing
  returning id, owner_id, namespace
@@ -31,7 +31,7 @@ submitted as materialized (
     select uuid7() as id, new_executions.id as execution, new_executions.owner_id as owner,
            new_executions.namespace, s.*
       from jsonb_to_recordset(%(steps)s::jsonb) as s(
-               place int, position int, step text, is_hook bool, continue_on_failure bool, run_if_skipped bool,
+               place int, position int, step text, is_hook bool, hook text, continue_on_failure bool, run_if_skipped bool,
                waits_for int, condition text, payload_from jsonb, reads text[], restart_of uuid, is_kept bool, fingerprint text,
                loop jsonb, {{job_columns_in_json}})
       join planned using (place)
@@ -39,9 +39,9 @@ submitted as materialized (
 ),
 new_steps as (
     insert into jobs_workerjob (
-        id, owner_id, namespace, execution_id, step, position, is_hook, continue_on_failure, run_if_skipped, waits_for, condition,
+        id, owner_id, namespace, execution_id, step, position, is_hook, hook, continue_on_failure, run_if_skipped, waits_for, condition,
         payload_from, reads, loop, restart_of_id, is_kept, passed_on, state, output, finished_at, fingerprint, available_at, {{job_columns}})
-    select id, owner, namespace, execution, step, position, is_hook, continue_on_failure, run_if_skipped, waits_for, condition,
+    select id, owner, namespace, execution, step, position, is_hook, hook, continue_on_failure, run_if_skipped, waits_for, condition,
            payload_from, reads, loop, restart_of, is_kept, is_kept,
            case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 or reads is not null then 'BLOCKED' else 'PENDING' end,
            case when is_kept then (select j.output from jobs_workerjob j where j.id = restart_of) end,

@@ -27,11 +27,7 @@ select distinct j.execution_id as id
 -- row: PropagatedEnd
 with recursive ended_jobs as materialized (
     select j.id, j.execution_id, j.step, j.is_hook, j.state, j.error,
-           not j.is_hook and (j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure) as bars,
-           -- Why the step, or one before it, was skipped although no step failed.
-           case when j.state = 'SKIPPED' then coalesce(
-               j.error ->> 'cause', case when j.error ->> 'code' in ('CONDITION_FALSE', 'STEP_TIMEOUT') then j.error ->> 'code' end)
-           end as cause
+           not j.is_hook and {{bars_dependents(j)}} as bars, {{cause_of(j)}} as cause
       from jobs_workerjob j
      where j.execution_id = any(%(executions)s::uuid[]) and j.state in {{TERMINAL}} and not j.passed_on
        -- While its code may still run, dependents and hooks wait, as a next attempt would.
@@ -84,10 +80,14 @@ updated_steps as (
  returning j.id, j.execution_id, j.state, {{needs_no_worker(j)}} as needs_no_worker, j.waits_for = 0 and j.reads is not null as has_paths
 ),
 ended_steps as (
-    select execution_id as id, count(*) as steps
-      from (select execution_id from ended_jobs where not is_hook
+    select execution_id as id, sum(steps)::int as steps
+      from (select execution_id, 1 as steps from ended_jobs where not is_hook
              union all
-            select execution_id from skipped_steps where cause is null) steps
+            select execution_id, 1 from skipped_steps where cause is null
+             union all
+            -- An execution that is sealed or cancelled now may end although no step ends now.
+            select e.id, 0 from jobs_execution e
+             where e.id = any(%(executions)s::uuid[]) and e.open_steps = 0 and e.state not in {{EXECUTION_TERMINAL}}) steps
      group by execution_id
 ),
 ending_executions as materialized (
@@ -102,9 +102,10 @@ ending_executions as materialized (
                                            else '%%s of its items did not complete: %%s' end, failed_steps.count, failed_steps.named),
                     'steps', failed_steps.steps) end as error,
            coalesce(failed_steps.steps, '[]') as failed_steps,
-           e.state <> 'CANCELLING' and failed_steps.count > 0 or {{timed_out(e)}} as calls_hooks
+           e.state = 'CANCELLING' and not {{timed_out(e)}} as is_called_off
       from ended_steps
       join jobs_execution e on e.id = ended_steps.id and e.open_steps <= ended_steps.steps
+       and (e.sealed or e.state = 'CANCELLING')
      cross join lateral (
            select count(*) as count,
                   string_agg(step, ', ' order by finished_at) filter (where place <= 10) as named,
@@ -142,10 +143,10 @@ new_signals as (
 ),
 updated_hooks as (
     update jobs_workerjob h
-       set state = case when not ending_executions.calls_hooks then 'SKIPPED' when h.reads is null then 'PENDING' else 'BLOCKED' end,
+       set state = case when not {{runs_after(h, ending_executions)}} then 'SKIPPED' when h.reads is null then 'PENDING' else 'BLOCKED' end,
            waits_for = 0,
-           finished_at = case when not ending_executions.calls_hooks then ending_executions.at end,
-           passed_on = not ending_executions.calls_hooks,
+           finished_at = case when not {{runs_after(h, ending_executions)}} then ending_executions.at end,
+           passed_on = not {{runs_after(h, ending_executions)}},
            payload = h.payload || jsonb_build_object(
                'execution', jsonb_build_object('id', ending_executions.id, 'name', ending_executions.name),
                'failed', ending_executions.failed_steps, 'error', ending_executions.error - 'steps',

@@ -302,6 +302,21 @@ end)
 -- true if execution e is cancelled because of its own timeout or deadline. Then its hooks run, as they do after a failure
 (e.state = 'CANCELLING' and e.error ->> 'code' in ('EXECUTION_TIMEOUT', 'DEADLINE_MISSED'))
 
+-- rule: runs_after(h, e)
+-- true if hook h runs after the end of execution e. None runs after somebody has cancelled the execution
+(not e.is_called_off and case h.hook when 'on_error' then e.state <> 'COMPLETED'
+                                     when 'on_success' then e.state = 'COMPLETED' else true end)
+
+-- rule: cause_of(j)
+-- why step j, or one before it, was skipped although no step failed (null: a step failed, or it was not skipped)
+case when j.state = 'SKIPPED' then coalesce(
+    j.error ->> 'cause', case when j.error ->> 'code' in ('CONDITION_FALSE', 'STEP_TIMEOUT') then j.error ->> 'code' end)
+end
+
+-- rule: bars_dependents(j)
+-- true if steps that depend on ended step j are skipped, unless they run although a step was skipped
+(j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure)
+
 -- rule: is_in_force(h)
 -- true if hold h has not ended
 (h.ended_at is null and (h.ends_at is null or h.ends_at > (select clock_timestamp())))

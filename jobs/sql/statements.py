@@ -26,6 +26,7 @@ from jobs.sql.rows import (
     limits,
     liveness_check,
     loops,
+    open_executions,
     propagation,
     queues,
     rejected_reports,
@@ -167,6 +168,11 @@ class JobsStatements(Statements):
     begin_loops_counted: Statement[loops.BegunLoop]
     complete_empty_loops: Statement[IdRow]
     start_parked_items: Statement[loops.StartedItem]
+    list_steps_before: Statement[open_executions.StepBefore]
+    add_steps: Statement[open_executions.AddedStep]
+    add_steps_counted: Statement[open_executions.AddedStep]
+    skip_added_steps: Statement[IdRow]
+    seal_execution: Statement[IdRow]
     lock_roots: Statement[IdRow]
     find_freed_executions: Statement[IdRow]
     propagate_ends: Statement[propagation.PropagatedEnd]

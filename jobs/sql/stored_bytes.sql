@@ -1,7 +1,8 @@
 -- rule: bytes_of_job(j)
 -- number of bytes of JSON that job j is stored in
 (octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0)
- + coalesce(octet_length(j.output::text), 0) + coalesce(octet_length(j.checkpoint::text), 0))
+ + coalesce(octet_length(j.output::text), 0) + coalesce(octet_length(j.checkpoint::text), 0)
+ + coalesce(octet_length(j.definition::text), 0))
 
 -- rule: submitted_bytes(j)
 -- number of bytes of JSON of a submitted job j

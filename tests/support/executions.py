@@ -31,7 +31,8 @@ class Run:
 
     def step(self, key: str) -> Any:
         answer = self.read()
-        return next(step for step in answer["steps"] + answer["on_error"] if step["key"] == key)
+        hooks = answer["on_error"] + answer["on_success"] + answer["on_complete"]
+        return next(step for step in answer["steps"] + hooks if step["key"] == key)
 
     def events(self) -> list[Any]:
         return self.client.get(f"/executions/{self.id}/steps/_server/logs").json()["items"]

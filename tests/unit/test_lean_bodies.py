@@ -16,7 +16,8 @@ from controlplane.core.rest import (
     WholeField,
     validate_body,
 )
-from jobs.api.serializers.executions import ExecutionRequest, JobList, SubmissionRequest
+from jobs.api.serializers.executions import JobList, SubmissionRequest
+from jobs.api.serializers.open_executions import ExecutionRequest
 from jobs.api.serializers.reports import ReportItem, ReportsRequest
 from jobs.api.serializers.workers import ClaimRequest, HeartbeatRequest
 from jobs.models import LogLine

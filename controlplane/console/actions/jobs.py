@@ -77,6 +77,10 @@ EXECUTION_ACTIONS = {
             requested="Cancellation requested",
         ),
         OperatorAction(
+            "seal", "Seal", "No steps can be added any more. The execution ends when all of its steps have ended.",
+            "jobs.seal_execution", "seal_execution", guards.ensure_may_seal_execution, done="Sealed",
+        ),
+        OperatorAction(
             "restart", "Retry failed steps", "A new execution starts. It keeps completed steps with their outputs "
             "and runs the other steps and their dependents. This execution does not change.",
             "jobs.rerun_execution",

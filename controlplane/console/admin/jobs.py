@@ -36,7 +36,7 @@ class WorkerJobAdmin(ReadOnlyAdmin):
     search_fields = ("id", "key")
     ordering: ClassVar = ["-id"]
     exclude = ("owner",)
-    masked = ("action", "payload")
+    masked = ("action", "payload", "definition")
 
     @admin.display(description="Instance page")
     def page(self, job: WorkerJob) -> SafeString:

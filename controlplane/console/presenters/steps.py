@@ -20,7 +20,7 @@ from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.selectors.executions import CountedExecution, Step, steps_in_detail
 from jobs.sql.rows.executions import StepTimes
-from jobs.states import JobState
+from jobs.states import HookOf, JobState
 
 STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 100, 10
 FIRST: list[Collection[str]] = [
@@ -77,7 +77,7 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
         "chart": chart,
         "zooms": look.zooms(total),
         "steps": [present_step(details[step.job], now) for step in listed],
-        "hooks": [present_step(details[step.job], now) for step in times if step.is_hook],
+        "hooks": present_hooks([details[step.job] for step in times if step.is_hook], now),
         "shown_states": [
             ("", "All", len(own), look.url("steps", state="", page=1)),
             *((state, state, count, look.url("steps", state=state, page=1)) for state, count in counts.items()),
@@ -88,6 +88,23 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
         "last_listed": (look.page - 1) * STEPS_A_PAGE + len(listed),
         "matching": matching,
     }
+
+
+HOOKS = {
+    HookOf.ON_ERROR: ("Failure hooks", "Hooks run only after the execution has failed"),
+    HookOf.ON_SUCCESS: ("Success hooks", "Hooks run only after the execution has completed"),
+    HookOf.ON_COMPLETE: ("Final hooks", "Hooks run after the execution has completed or failed"),
+}
+"""Heading and caption of the hooks, by the ends after which they run."""
+
+
+def present_hooks(hooks: list[Step], now: datetime) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Return a heading, a caption and the hooks for each kind of hooks that there is."""
+    return [
+        (*words, rows)
+        for kind, words in HOOKS.items()
+        if (rows := [present_step(hook, now) for hook in hooks if hook.hook == kind])
+    ]
 
 
 def draw_graph(rows: Sequence[Row], look: StepLook, details: Any) -> Graph | None:

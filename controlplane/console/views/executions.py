@@ -28,6 +28,7 @@ from jobs.selectors.executions import (
     execution_summary,
     executions_page,
     is_past_deadline,
+    measure_progress,
     visible_executions,
 )
 from jobs.sql import sql
@@ -107,7 +108,8 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
 
 def present_execution(row: CountedExecution) -> dict[str, Any]:
     """Return an execution as the lists show it, with the share of steps in each state."""
-    total = sum(row.counts.values()) or 1
+    progress = measure_progress(row)
+    total = progress.total or 1
     shares, at = [], 0.0
     for state in STATES_IN_ORDER:
         if count := row.counts.get(state, 0):
@@ -119,8 +121,9 @@ def present_execution(row: CountedExecution) -> dict[str, Any]:
         "made": time_since(row.created_at, row.now),
         "finished": row.finished_at and time_since(row.finished_at, row.now),
         "shares": shares,
-        "ended": sum(row.counts.get(state, 0) for state in states.TERMINAL),
-        "total": sum(row.counts.values()),
+        "ended": progress.done,
+        "total": progress.total,
+        "failures": progress.failed,
         "is_late": is_past_deadline(row),
         "deadline": row.deadline_at and not row.finished_at and time_until(row.deadline_at, row.now),
         "timeout": row.timeout_seconds

@@ -13,10 +13,13 @@ from jobs import scan_window
 from jobs.api.serializers.attempts import ServerName
 from jobs.api.serializers.deadlines import DEADLINE_FIELDS, LateFlag
 from jobs.api.serializers.loops import LoopAnswer
+from jobs.api.serializers.progress import ProgressField
 from jobs.api.serializers.secrets import MaskedField, MaskedObjectField
 from jobs.api.serializers.waits import WaitAnswer
 from jobs.models import Execution, ExecutionEvent, WorkerJob
-from jobs.states import EventCode, ExecutionState
+from jobs.states import EventCode, ExecutionState, HookOf
+
+HOOKS = [hook.value for hook in HookOf]
 
 
 class StepAnswer(LoopAnswer):
@@ -69,12 +72,14 @@ class ExecutionSummary(ModelAnswer):
     trigger = serializers.UUIDField(source="trigger_id", allow_null=True)
     rerun_of = serializers.UUIDField(source="rerun_of_id", allow_null=True)
     flags = LateFlag()
+    progress = ProgressField()
 
     class Meta:
         model = Execution
         fields = (
             "id", "name", "namespace", "state", *DEADLINE_FIELDS, "flags", "key", "timeout_seconds", "error", "parent",
-            "trigger", "rerun_of", "cancel_requested_at", "created_at", "finished_at", "steps",
+            "trigger", "rerun_of", "cancel_requested_at", "created_at", "finished_at", "sealed", "progress",
+            "steps",
         )  # fmt: skip
 
 
@@ -82,10 +87,10 @@ class ExecutionAnswer(ExecutionSummary):
     inputs = MaskedObjectField()
     outputs = MaskedField(help_text="Outputs at its end. Null before, and if it defines none.")
     steps = StepAnswer(many=True, source="own_steps")  # type: ignore[assignment]
-    on_error = StepAnswer(many=True, source="hooks")
+    on_error, on_success, on_complete = (StepAnswer(many=True) for _ in HookOf)
 
     class Meta(ExecutionSummary.Meta):
-        fields = (*ExecutionSummary.Meta.fields, "on_error", "inputs", "outputs")  # type: ignore[assignment]
+        fields = (*ExecutionSummary.Meta.fields, *HOOKS, "inputs", "outputs")  # type: ignore[assignment]
 
 
 class ExecutionPage(serializers.Serializer):

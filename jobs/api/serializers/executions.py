@@ -18,6 +18,7 @@ from jobs.api.serializers.loops import LoopRequest
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField
 from jobs.api.serializers.waits import ApprovalAction, WaitAction
 from jobs.services import drafts, execution_rows, step_data
+from jobs.states import HookOf
 
 CONTROL_PLANE_KEY = "_server"
 FIELDS_OF_WAITS = {"key", "name", "action", "depends_on", "continue_on_failure", "when", "run_if_skipped"}
@@ -144,7 +145,10 @@ class Definition(WithDeadline):
 
     name = TextField()
     steps = StepRequest(many=True, allow_empty=False)
-    on_error = HookRequest(many=True, required=False)
+    on_error, on_success, on_complete = (
+        HookRequest(many=True, required=False, help_text=f"Hooks: steps that run afterwards. {hook.meaning}")
+        for hook in HookOf
+    )
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
     outputs = serializers.DictField(
         required=False,
@@ -160,7 +164,7 @@ class Definition(WithDeadline):
         return super().to_internal_value(data)
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
-        keys = [step["key"] for step in [*definition["steps"], *definition.get("on_error", [])]]
+        keys = [step["key"] for step in drafts.steps_and_hooks(definition)]
         if repeated := graph.repeated_keys(keys):
             raise serializers.ValidationError(
                 {"steps": [f"Several steps have the same key: {graph.join_words(repeated)}."]}
@@ -198,19 +202,6 @@ def refuse_oversized_inputs(field: str, size: int) -> None:
 
 class ChildAction(Definition):
     type = ChoiceField(["execution"])
-
-
-class ExecutionRequest(Definition):
-    inputs = InputsField(required=False, help_text="Payload of all steps that have none.")
-    require_worker = YesNoField(
-        required=False, help_text="True: refuse it (503) if no worker may run one of its steps now."
-    )
-    key = TextField(required=False, help_text="Idempotency key: the same key again returns the same execution.")
-
-    def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
-        definition = super().validate(definition)
-        refuse_oversized_inputs("inputs", execution_rows.count_payload_bytes(definition, definition.get("inputs", {})))
-        return definition
 
 
 class SubmissionRequest(TaskRequest):

@@ -17,7 +17,8 @@ from rest_framework import serializers
 from controlplane.core.bounds import EARLIEST, LATEST, clamp_moment, clamp_number, moment_after
 from controlplane.core.rest import AnyField, ObjectField, StrictSerializer, TimeField
 from jobs.api.serializers.celery_tasks import TaskItem, TaskSums
-from jobs.api.serializers.executions import ExecutionRequest, SubmissionRequest
+from jobs.api.serializers.executions import SubmissionRequest
+from jobs.api.serializers.open_executions import ExecutionRequest
 from jobs.api.serializers.reports import ReportItem
 from jobs.api.serializers.triggers import TriggerRequest
 from jobs.api.serializers.workers import HeartbeatRequest

@@ -56,6 +56,7 @@ DOORS = {
     "change_job": {f"PATCH {JOB}"},
     "dismiss_job": {f"{INSTANCE}quarantine/dismiss/"},
     "cancel_execution": {f"POST {EXECUTION}/cancel", f"{INSTANCE}executions/cancel/"},
+    "seal_execution": {f"POST {EXECUTION}/seal", f"{INSTANCE}executions/seal/"},
     "rerun_execution": {f"POST {EXECUTION}/rerun", f"{INSTANCE}executions/rerun/"},
     "restart_execution": {f"POST {EXECUTION}/restart", f"{INSTANCE}executions/restart/"},
     "answer_execution": {f"POST {EXECUTION}/steps/<str:step>/answer", f"{INSTANCE}answers/<uuid:job>/"},
@@ -97,7 +98,8 @@ BATCHED = {
     **{name: name.removesuffix("_server") for name in OPERATIONS if name.endswith("_server")},
     **{name: name for name in ("cancel_job", "resubmit_job", "fail_job", "dismiss_job", "delete_trigger")},
     "change_job": "change_job",
-    **{name: name for name in ("cancel_execution", "rerun_execution", "restart_execution", "evaluate_trigger")},
+    **{name: name for name in ("cancel_execution", "seal_execution", "rerun_execution", "restart_execution")},
+    "evaluate_trigger": "evaluate_trigger",
     "pause_trigger": "change_trigger", "resume_trigger": "change_trigger",
 }  # fmt: skip
 """Actions on many rows in one call. Each row gets the same event as a single action."""
@@ -105,7 +107,7 @@ for operation, action in BATCHED.items():
     DOORS[action] = DOORS[action] | {f"POST batches {operation}"}
 NO_INTERVENTION = {
     # Jobs and executions of an operator are found by their owner, like those of a client.
-    "POST jobs", "POST executions", "POST signals/<str:signal>",
+    "POST jobs", "POST executions", "POST signals/<str:signal>", f"POST {EXECUTION}/steps",
     # Celery beat runs these too. A run by hand does nothing else.
     "manage.py check_liveness", "manage.py sweep_jobs", "manage.py prune",
     # Commands for trials, for reading, and for the whole system in one terminal.
@@ -219,7 +221,7 @@ class World:
         return SimpleNamespace(type="job", id=self.submit(priority=1, unmatched="wait")["id"])
 
     def for_execution(self, action):
-        run = self.begin(step("a"))
+        run = self.begin(step("a"), sealed=action != "seal_execution")
         if action in ("rerun_execution", "restart_execution"):
             run.cancel()
         return SimpleNamespace(type="execution", id=run.id)

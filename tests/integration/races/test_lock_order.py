@@ -52,15 +52,22 @@ WAIT = "select count(*) from pg_stat_activity where datname = current_database()
 
 
 class Scene:
-    """Worker that holds plain jobs, steps, the step of a child and an evaluation. Each method is one transaction."""
+    """Worker that holds plain jobs, steps, the step of a child, items of a loop and an evaluation.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, client, operator, worker):
         self.client, self.operator, self.worker = client, operator, worker
         child = {"type": "execution", "name": "inner", "steps": [step("x")]}
-        steps = [step("a"), step("b"), step("c", "a", "b"), step("k", action=child), step("e", tags=["nobody"])]
+        loop = step("l", for_each="$.inputs.list", payload={})
+        steps = [step("a"), step("b"), step("c", "a", "b"), step("k", action=child), step("e", tags=["nobody"]), loop]
         hooks = [{"key": "h", "action": SCRIPT}]
-        execution = client.post("/executions", {"name": "stepped", "steps": steps, "on_error": hooks}).json()
+        body = {"name": "stepped", "steps": steps, "on_error": hooks, "inputs": {"list": [1, 2]}}
+        execution = client.post("/executions", body).json()
         self.run = Run(client, execution["id"])
+        body = {"name": "open", "sealed": False, "steps": [step("o", tags=["nobody"])]}
+        self.open = client.post("/executions", body).json()["id"]
         client.post("/jobs", [{"action": SCRIPT}] * 3)
         body = {
             "name": "t",
@@ -75,7 +82,7 @@ class Scene:
         for attempt in worker.claim(limit=20):
             job = attempt["job"]
             self.held["t" if job["kind"] == "TRIGGER" else job["step"] or next(plain)] = attempt
-        self.say("STARTED", "a", "x", "t", "p1", "p2")
+        self.say("STARTED", "a", "x", "t", "p1", "p2", "0")
 
     def say(self, event, *names, **more):
         reports = [{"attempt": self.held[name]["id"], "event": event, **more} for name in names]
@@ -110,6 +117,10 @@ class Scene:
     def finish_all(self):
         self.say("COMPLETED", "t", "x", "p1", "a", output={"fire": True})
 
+    def finish_items(self):
+        self.say("FAILED", "0", error={"code": "BAD", "message": "no"})
+        self.say("COMPLETED", "1")
+
     def release(self):
         self.say("RELEASED", "p3", "b", "a", reason="fenced")
 
@@ -122,6 +133,12 @@ class Scene:
 
     def cancel_execution(self):
         self.run.cancel()
+
+    def add_steps(self):
+        self.operator.post(f"/executions/{self.open}/steps", {"steps": [step("late", "o", tags=["nobody"])]})
+
+    def seal_execution(self):
+        self.operator.post(f"/executions/{self.open}/seal", {})
 
     def resubmit(self):
         for name in ("p2", "b"):

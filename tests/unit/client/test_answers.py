@@ -10,7 +10,7 @@ from controlplane.client import answers, flow_answers, requests
 from jobs import states
 from jobs.api.logs import LogItem
 from jobs.api.queues import QueueAnswer
-from jobs.api.serializers import attempts, batches, execution_answers, executions, jobs, triggers
+from jobs.api.serializers import attempts, batches, execution_answers, jobs, open_executions, triggers
 from jobs.api.serializers.holds import HoldAnswer
 from liveness.api.serializers.servers import ServerDetail
 from tests.support.standin import ROOT
@@ -45,7 +45,7 @@ def test_the_options_are_those_of_the_api():
     given = {*requests.BatchOptions.__annotations__, "operation", "ids", "filter", "note"}
     assert given == set(batches.BatchRequest().fields)
     known = {*requests.ExecutionOptions.__annotations__, "name", "steps"}
-    assert known == set(executions.ExecutionRequest().fields)
+    assert known == set(open_executions.ExecutionRequest().fields)
 
 
 def test_the_states_are_those_that_there_are():
