@@ -1,4 +1,4 @@
-"""Refusals of calls about incidents and channels. The docstring of a class is the message that the caller gets."""
+"""Refusals of calls about incidents, channels and messages. The docstring of a class is the error message."""
 
 from controlplane.core.problems import Problem
 
@@ -40,3 +40,10 @@ class IncidentReassigned(Problem):
     """The owner of the incident has changed."""
 
     code = "changed"
+
+
+class MessageUnknown(Problem):
+    """There is no such message that was given up. It may have been sent, or it will be tried again anyway."""
+
+    status = 404
+    code = "not_found"

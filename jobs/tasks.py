@@ -17,6 +17,7 @@ from jobs.services import (
     history,
     holds,
     liveness_check,
+    notifications,
     retention,
     stored_bytes,
     sweep,
@@ -41,8 +42,9 @@ def check_liveness() -> None:
 
 @shared_task(name="jobs.tasks.send_alerts", ignore_result=True)
 def send_alerts() -> None:
-    """Send alerts, every LIVENESS["INTERVAL"]."""
+    """Send alerts, then notifications of ends, every LIVENESS["INTERVAL"]."""
     alerts.run_alerts()
+    notifications.send_notifications()
 
 
 @shared_task(name="jobs.tasks.sweep_jobs", ignore_result=True)

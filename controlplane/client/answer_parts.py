@@ -13,6 +13,22 @@ class DeadlineFields(TypedDict):
     deadline_at: str | None
 
 
+class Notification(TypedDict):
+    """Notification of the end of a job or an execution. `state` is waiting, sent or given_up."""
+
+    id: str
+    type: str
+    url: str
+    state: str
+    tries: int
+    error: str
+    job: str | None
+    execution: str | None
+    created_at: str
+    next_try_at: str | None
+    sent_at: str | None
+
+
 class Progress(TypedDict):
     """Number of steps of an execution. `done` have ended in any state."""
 

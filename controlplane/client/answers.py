@@ -72,6 +72,7 @@ class Job(DeadlineFields):
     kind: str
     state: JobState
     flags: list[str]
+    notify: list[dict[str, Any]] | None
     action: dict[str, Any]
     payload: Any
     payload_from: dict[str, str] | None
@@ -165,6 +166,7 @@ class ExecutionFields(DeadlineFields):
     namespace: str
     state: ExecutionState
     flags: list[str]
+    notify: list[dict[str, Any]] | None
     sealed: bool
     progress: Progress
     key: str | None

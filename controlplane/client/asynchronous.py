@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from controlplane.client.backfills import BackfillCalls
 from controlplane.client.limits import LimitCalls
+from controlplane.client.notifications import NotificationCalls
 from controlplane.client.session import STOP
 
 P = ParamSpec("P")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 END: Any = object()
 
 
-class Client(LimitCalls, BackfillCalls):
+class Client(LimitCalls, NotificationCalls, BackfillCalls):
     """Client of one control plane. It may be shared between threads.
 
     `url` and the token come from the arguments, the file, or CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout` limits
@@ -145,6 +146,9 @@ class AsyncClient:
     batch_items = iterated(Client.batch_items)
     wait_batch = in_thread(Client.wait_batch)
     stop_batch = in_thread(Client.stop_batch)
+    notification_secret = in_thread(Client.notification_secret)
+    notifications = iterated(Client.notifications)
+    send_again = in_thread(Client.send_again)
     hold = in_thread(Client.hold)
     holds = iterated(Client.holds)
     release_hold = in_thread(Client.release_hold)

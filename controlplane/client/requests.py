@@ -23,6 +23,7 @@ class JobOptions(TypedDict, total=False):
     good_until: datetime.datetime | str | None
     deadline_seconds: float | None
     on_deadline: Literal["flag", "cancel"]
+    notify: list[dict[str, Any]]
     on_worker_lost: Literal["RESUBMIT", "FAIL"]
     unmatched: Literal["fail", "wait"]
     max_retries: int
@@ -61,6 +62,7 @@ class ExecutionOptions(TypedDict, total=False):
     timeout_seconds: float | None
     deadline_seconds: float | None
     on_deadline: Literal["flag", "cancel"]
+    notify: list[dict[str, Any]]
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     require_worker: bool

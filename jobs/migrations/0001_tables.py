@@ -352,6 +352,7 @@ class Migration(migrations.Migration):
                 ('rerun_of', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, to='jobs.execution')),
                 ('trigger', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='executions', to='jobs.trigger')),
                 ('sealed', models.BooleanField(db_default=True, help_text='False: it is open, so steps may be added.')),
+                ('notify', models.JSONField(help_text='Addresses that get a notification of its end, each with states.', null=True)),
             ],
             options={
                 'permissions': [('cancel_execution', 'Can cancel executions'), ('rerun_execution', 'Can run executions again'), ('answer_execution', 'Can answer approvals'), ('seal_execution', 'Can seal open executions')],
@@ -429,6 +430,7 @@ class Migration(migrations.Migration):
                 ('resubmission_of', models.ForeignKey(db_constraint=False, db_index=False, help_text='Ended job that it repeats.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, to='jobs.workerjob')),
                 ('definition', models.JSONField(help_text='Submitted content of a step that was added. The others are in that of the execution.', null=True)),
                 ('hook', models.TextField(help_text='Ends after which it runs, if it is a hook.', null=True)),
+                ('notify', models.JSONField(help_text='Addresses that get a notification of its end, each with states.', null=True)),
             ],
             options={
                 'permissions': [('cancel_workerjob', 'Can cancel jobs'), ('resubmit_workerjob', 'Can resubmit jobs'), ('fail_workerjob', 'Can fail jobs'), ('dump_workerjob', 'Can dump the stacks of running jobs'), ('dismiss_workerjob', 'Can dismiss jobs from quarantine'), ('recover_workerjob', 'Can recover stale attempts by hand')],
@@ -553,9 +555,9 @@ class Migration(migrations.Migration):
             name='AlertMessage',
             fields=[
                 ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
-                ('event', models.TextField(help_text='opened, updated, ended or test')),
+                ('event', models.TextField(help_text='opened, updated, ended, test or notify')),
                 ('number', models.IntegerField(db_default=0, help_text='Number of an update within its incident.')),
-                ('channel', models.TextField(help_text='Name of the channel, like `webhook 1`.')),
+                ('channel', models.TextField(help_text='Name of the channel, like `webhook 1`; or notify.')),
                 ('payload', models.JSONField()),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
                 ('next_try_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp(), help_text='Null: it was sent, or sending has failed finally.', null=True)),
@@ -563,10 +565,13 @@ class Migration(migrations.Migration):
                 ('sent_at', models.DateTimeField(null=True)),
                 ('error', models.TextField(db_default='', help_text='Error of the last try.')),
                 ('incident', models.ForeignKey(help_text='Null: a test message.', null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.incident')),
+                ('namespace', models.TextField(help_text='Namespace of the work that a notification is about.', null=True)),
+                ('token', models.ForeignKey(db_index=False, help_text='Token whose secret signs the notification.', null=True, on_delete=django.db.models.deletion.PROTECT, to='liveness.apitoken')),
+                ('url', models.TextField(help_text='Address of a notification about an end. Null: a message of an alert.', null=True)),
             ],
             options={
                 'default_permissions': (),
-                'indexes': [models.Index(condition=models.Q(('next_try_at__isnull', False)), fields=['next_try_at'], name='alertmessage_due')],
+                'indexes': [models.Index(condition=models.Q(('next_try_at__isnull', True), ('sent_at__isnull', True)), fields=['id'], name='alertmessage_given_up'), models.Index(condition=models.Q(('event', 'test')), fields=['created_at'], name='alertmessage_test'), models.Index(condition=models.Q(('url__isnull', False)), fields=['token', 'id'], name='notification_of_token'), models.Index(condition=models.Q(('url__isnull', False)), fields=['created_at'], name='notification_by_age'), models.Index(condition=models.Q(('next_try_at__isnull', False), ('url__isnull', False)), fields=['next_try_at'], name='notification_due'), models.Index(condition=models.Q(('next_try_at__isnull', False), ('url__isnull', True)), fields=['next_try_at'], name='alertmessage_due')],
                 'constraints': [models.UniqueConstraint(fields=('incident', 'event', 'number', 'channel'), name='alertmessage_once')],
             },
         ),
@@ -788,6 +793,10 @@ class Migration(migrations.Migration):
             model_name='workerjob',
             trigger=pgtrigger.compiler.Trigger(name='pass_turn', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.limits IS NOT NULL AND OLD.state = 'PENDING' AND NEW.state NOT IN ('PENDING', 'CLAIMED'))", func='INSERT INTO jobs_limitturn (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;', hash='7e950c8cd208da205189e917b81b41242a08a304', operation='UPDATE OF "state"', pgid='pgtrigger_pass_turn_a898e', table='jobs_workerjob', when='AFTER')),
         ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='workerjob',
+            trigger=pgtrigger.compiler.Trigger(name='notify_end', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (NEW.notify IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL)', func='PERFORM notify_job_end(NEW); RETURN NULL;', hash='df3539c0ebab3b8568723325cb6ddae2a32d3a2f', operation='UPDATE OF "state"', pgid='pgtrigger_notify_end_69435', table='jobs_workerjob', when='AFTER')),
+        ),
         migrations.AddConstraint(
             model_name='triggerslot',
             constraint=models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['EVALUATING'], jobs.states.SlotOutcome['FAILED'], jobs.states.SlotOutcome['FIRED'], jobs.states.SlotOutcome['MISSED'], jobs.states.SlotOutcome['NOT_FIRED'], jobs.states.SlotOutcome['QUEUED'], jobs.states.SlotOutcome['SKIPPED']])), name='triggerslot_outcome'),
@@ -867,6 +876,10 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
             trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state NOT IN ('RUNNING'))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='d476cfb61f5d72167e44c7029fff063860e31112', operation='INSERT', pgid='pgtrigger_legal_beginning_6013c', table='jobs_execution', when='BEFORE')),
+        ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='execution',
+            trigger=pgtrigger.compiler.Trigger(name='notify_end', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (NEW.notify IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL)', func='PERFORM notify_execution_end(NEW); RETURN NULL;', hash='5296516434fcb5b78ae03c2e6e2a23ed38a4e87b', operation='UPDATE OF "state"', pgid='pgtrigger_notify_end_9e1e6', table='jobs_execution', when='AFTER')),
         ),
         migrations.AddIndex(
             model_name='attempt',

@@ -1,4 +1,4 @@
-"""Functions that statements call: for data between steps, for steps that wait, and for limits."""
+"""Functions that statements and triggers call: for steps with data, steps that wait, limits, and notifications."""
 
 from django.db import migrations
 
@@ -136,6 +136,49 @@ BEGIN
         END IF;
     END IF;
 END
+$$;
+"""
+TIME_IN_MESSAGE = """
+-- Return a time as messages have it.
+CREATE FUNCTION time_in_message(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+"""
+ERROR_IN_MESSAGE = """
+-- Return the code and the beginning of the message of an error.
+CREATE FUNCTION error_in_message(error jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN error IS NOT NULL THEN jsonb_build_object('code', error -> 'code', 'message', left(error ->> 'message', 1000)) END
+$$;
+"""
+WRITE_NOTIFICATIONS = """
+-- Write a notification to the outbox for each address that wants this state. `facts` are its data.
+CREATE FUNCTION write_notifications(kind text, targets jsonb, token uuid, namespace text, state text, facts jsonb)
+RETURNS void LANGUAGE sql AS $$
+    INSERT INTO jobs_alertmessage (event, channel, url, token_id, namespace, payload)
+    SELECT 'notify', 'notify', target ->> 'url', token, namespace, jsonb_build_object(
+               'type', kind || '.' || lower(state), 'timestamp', time_in_message(clock_timestamp()), 'data', facts)
+      FROM jsonb_array_elements(targets) AS of_each(target)
+     WHERE jsonb_exists(target -> 'on', state)
+$$;
+"""
+NOTIFY_JOB_END = """
+-- Write the notifications about the end of a job.
+CREATE FUNCTION notify_job_end(j jobs_workerjob) RETURNS void LANGUAGE sql AS $$
+    SELECT write_notifications('job', j.notify, j.owner_id, j.namespace, j.state, jsonb_build_object(
+               'id', j.id, 'key', j.key, 'name', j.name, 'namespace', j.namespace, 'state', j.state,
+               'execution', j.execution_id, 'step', j.step, 'output_bytes', coalesce(octet_length(j.output::text), 0),
+               'error', error_in_message(j.error), 'created_at', time_in_message(j.created_at),
+               'finished_at', time_in_message(j.finished_at)))
+$$;
+"""
+NOTIFY_EXECUTION_END = """
+-- Write the notifications about the end of an execution.
+CREATE FUNCTION notify_execution_end(e jobs_execution) RETURNS void LANGUAGE sql AS $$
+    SELECT write_notifications('execution', e.notify, e.owner_id, e.namespace, e.state, jsonb_build_object(
+               'id', e.id, 'key', e.key, 'name', e.name, 'namespace', e.namespace, 'state', e.state,
+               'output_bytes', coalesce(octet_length(e.outputs::text), 0),
+               'error', error_in_message(e.error), 'created_at', time_in_message(e.created_at),
+               'finished_at', time_in_message(e.finished_at)))
 $$;
 """
 RESOLVED_STEP = """
@@ -333,6 +376,11 @@ FUNCTIONS = {
     "limit_room(text, text)": LIMIT_ROOM,
     "parked_at_submission(jsonb, text, timestamptz)": PARKED_AT_SUBMISSION,
     "grant_slots(uuid[], jsonb[], text)": GRANT_SLOTS,
+    "time_in_message(timestamptz)": TIME_IN_MESSAGE,
+    "error_in_message(jsonb)": ERROR_IN_MESSAGE,
+    "write_notifications(text, jsonb, uuid, text, text, jsonb)": WRITE_NOTIFICATIONS,
+    "notify_job_end(jobs_workerjob)": NOTIFY_JOB_END,
+    "notify_execution_end(jobs_execution)": NOTIFY_EXECUTION_END,
 }
 """Text of each function by its name and the types of its parameters, for DROP FUNCTION."""
 

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from controlplane.core.model_fields import ClockTimestamp, Uuid7
+from liveness.models import ApiToken
 
 
 class Incident(models.Model):
@@ -52,9 +53,14 @@ class AlertMessage(models.Model):
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     incident = models.ForeignKey(Incident, models.CASCADE, null=True, help_text="Null: a test message.")
-    event = models.TextField(help_text="opened, updated, ended or test")
+    event = models.TextField(help_text="opened, updated, ended, test or notify")
     number = models.IntegerField(db_default=0, help_text="Number of an update within its incident.")
-    channel = models.TextField(help_text="Name of the channel, like `webhook 1`.")
+    channel = models.TextField(help_text="Name of the channel, like `webhook 1`; or notify.")
+    url = models.TextField(null=True, help_text="Address of a notification about an end. Null: a message of an alert.")
+    token = models.ForeignKey(
+        ApiToken, models.PROTECT, null=True, db_index=False, help_text="Token whose secret signs the notification."
+    )
+    namespace = models.TextField(null=True, help_text="Namespace of the work that a notification is about.")
     payload = models.JSONField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     next_try_at = models.DateTimeField(
@@ -69,7 +75,22 @@ class AlertMessage(models.Model):
             models.UniqueConstraint(fields=["incident", "event", "number", "channel"], name="alertmessage_once"),
         ]
         indexes = [
-            models.Index(fields=["next_try_at"], name="alertmessage_due", condition=Q(next_try_at__isnull=False))
+            models.Index(
+                fields=["next_try_at"],
+                name="alertmessage_due",
+                condition=Q(next_try_at__isnull=False, url__isnull=True),
+            ),
+            models.Index(
+                fields=["next_try_at"],
+                name="notification_due",
+                condition=Q(next_try_at__isnull=False, url__isnull=False),
+            ),
+            models.Index(fields=["created_at"], name="notification_by_age", condition=Q(url__isnull=False)),
+            models.Index(fields=["token", "id"], name="notification_of_token", condition=Q(url__isnull=False)),
+            models.Index(fields=["created_at"], name="alertmessage_test", condition=Q(event="test")),
+            models.Index(
+                fields=["id"], name="alertmessage_given_up", condition=Q(next_try_at__isnull=True, sent_at__isnull=True)
+            ),
         ]
         default_permissions = ()
 

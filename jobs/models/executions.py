@@ -1,5 +1,6 @@
 """Models of executions, dependencies of steps, and events of executions."""
 
+import pgtrigger
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
@@ -54,6 +55,7 @@ class Execution(models.Model):
     deadline_seconds = models.FloatField(null=True)
     deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
     on_deadline = models.TextField(null=True, help_text="Null: it has no deadline.")
+    notify = models.JSONField(null=True, help_text="Addresses that get a notification of its end, each with states.")
     trigger_chain = ArrayField(
         models.UUIDField(), db_default=[], help_text="Trigger that started it, after those that led to its signal."
     )
@@ -98,9 +100,18 @@ class Execution(models.Model):
                 condition=Q(state__in=EXECUTION_TERMINAL, passed_on=False, parent_step__isnull=False),
             ),
         ]
-        triggers = build_transition_guards(
-            states.legal_transitions(states.EXECUTION_TRANSITIONS), states.EXECUTION_INITIAL
-        )
+        triggers = [
+            *build_transition_guards(states.legal_transitions(states.EXECUTION_TRANSITIONS), states.EXECUTION_INITIAL),
+            pgtrigger.Trigger(
+                name="notify_end",
+                operation=pgtrigger.UpdateOf("state"),
+                when=pgtrigger.After,
+                condition=pgtrigger.Condition(
+                    "NEW.notify IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL"
+                ),
+                func="PERFORM notify_execution_end(NEW); RETURN NULL;",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name

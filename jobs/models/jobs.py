@@ -113,6 +113,7 @@ class WorkerJob(models.Model):
     deadline_seconds = models.FloatField(null=True)
     deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
     on_deadline = models.TextField(null=True, help_text="Null: it has no deadline.")
+    notify = models.JSONField(null=True, help_text="Addresses that get a notification of its end, each with states.")
     traceparent = models.TextField(null=True, help_text="Trace in which it was submitted (W3C).")
     attempt_traceparent = models.TextField(
         null=True, help_text="Span of its last started attempt, if its worker records spans."
@@ -311,6 +312,16 @@ class WorkerJob(models.Model):
                     "OLD.limits IS NOT NULL AND OLD.state = 'PENDING' AND NEW.state NOT IN ('PENDING', 'CLAIMED')"
                 ),
                 func="INSERT INTO jobs_limitturn (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;",
+            ),
+            # The notifications are written in the transaction of the end, whatever ends the job.
+            pgtrigger.Trigger(
+                name="notify_end",
+                operation=pgtrigger.UpdateOf("state"),
+                when=pgtrigger.After,
+                condition=pgtrigger.Condition(
+                    "NEW.notify IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL"
+                ),
+                func="PERFORM notify_job_end(NEW); RETURN NULL;",
             ),
         ]
 

@@ -47,9 +47,29 @@ def events_of_incident(incident: UUID) -> list[ServerEvent]:
     return list(events.order_by("-pk")[:EVENTS_SHOWN])[::-1]
 
 
-def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:
-    """Return the stored messages, latest first."""
-    return AlertMessage.objects.filter(matching).select_related("incident").order_by("-pk")[:limit]
+def notifications_of(owner: UUID | None) -> QuerySet[AlertMessage]:
+    """Return the notifications of the jobs and executions of one token (None: of all)."""
+    found = AlertMessage.objects.filter(url__isnull=False)
+    return found if owner is None else found.filter(token=owner)
+
+
+GIVEN_UP = Q(sent_at__isnull=True, next_try_at__isnull=True)
+
+
+def stored_messages(of_alerts: Q, notified: Q, limit: int) -> tuple[list[AlertMessage], list[AlertMessage]]:
+    """Return the latest messages of alerts, and what could not be delivered, latest first. One query.
+
+    The second list has notifications too. `of_alerts` and `notified` are conditions for what the reader may view.
+    """
+    messages = AlertMessage.objects.order_by("-pk")
+    latest = messages.filter(of_alerts, url__isnull=True)
+    given_up = messages.filter(of_alerts | notified, GIVEN_UP)
+    shown = Q(pk__in=latest.values("pk")[:limit]) | Q(pk__in=given_up.values("pk")[:limit])
+    rows = list(messages.filter(shown).select_related("incident"))
+    return (
+        [row for row in rows if row.url is None][:limit],
+        [row for row in rows if row.sent_at is None and row.next_try_at is None][:limit],
+    )
 
 
 def channels_and_time() -> tuple[list[AlertChannel], datetime]:

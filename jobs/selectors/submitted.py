@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "available_at": None,
     "deadline_seconds": None,
     "on_deadline": None,
+    "notify": None,
 }
 """Default values of a submitted job, the same as in the rule `job_values` of jobs/sql/rules.sql."""
 

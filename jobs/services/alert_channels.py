@@ -105,6 +105,7 @@ def call_with_timeout(channel: str, call: Callable[[], None], mask: SecretMask) 
     thread.join(CALL_TIMEOUT)
     if thread.is_alive():
         raise NotSent(f"The call has not ended within {CALL_TIMEOUT} seconds.")
+    calls.pop(channel, None)
     match raised:
         case [NotSent() as error]:
             raise type(error)(mask.mask_text(str(error))) from None
@@ -115,8 +116,19 @@ def call_with_timeout(channel: str, call: Callable[[], None], mask: SecretMask) 
             raise error
 
 
-def post_webhook(url: str, id: UUID, payload: dict[str, Any]) -> None:
-    """Post a message as Standard Webhooks demand: each try has the same id, so the receiver can ignore repetitions."""
+def count_running_calls() -> int:
+    """Return the number of calls that have not ended. Forget abandoned calls that have ended since."""
+    for channel, thread in list(calls.items()):
+        if not thread.is_alive() and thread.ident is not None:
+            calls.pop(channel, None)
+    return len(calls)
+
+
+def post_webhook(url: str, id: UUID, payload: dict[str, Any], secret: str | None = None) -> None:
+    """Post a message as Standard Webhooks demand: each try has the same id, so the receiver can ignore repetitions.
+
+    `secret` signs it, by default that of the settings.
+    """
     from standardwebhooks import Webhook
 
     body = json.dumps(payload, sort_keys=True, separators=(",", ":"))
@@ -126,7 +138,7 @@ def post_webhook(url: str, id: UUID, payload: dict[str, Any]) -> None:
         "User-Agent": "controlplane",
         "webhook-id": str(id),
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(alerts_conf().webhook_secret or "").sign(str(id), now, body),
+        "webhook-signature": Webhook(secret or alerts_conf().webhook_secret or "").sign(str(id), now, body),
     }
     status = call_url("POST", url, headers, body.encode(), allow_private=alerts_conf().webhook_allow_private)
     if not 200 <= status < 300:

@@ -33,6 +33,7 @@ log = structlog.get_logger()
 
 GIVEN_UP_AFTER = 86400
 KEPT = 90 * 86400
+NOTIFICATIONS_KEPT = 7 * 86400
 SENDING_BUDGET = 5
 """Seconds after which a run sends no more messages. The next run sends the rest."""
 HEARTBEAT_EVERY = 60
@@ -65,7 +66,7 @@ def note_incidents(conditions: list[dict[str, Any]]) -> NotedIncidents:
     )
     if noted.announced or noted.updated:
         sql.mark_announced.fetch_rows(found=found, announced=noted.announced, updated=noted.updated)
-    sql.delete_old_alerts.fetch_rows(kept=float(KEPT))
+    sql.delete_old_alerts.fetch_rows(kept=float(KEPT), notifications_kept=float(NOTIFICATIONS_KEPT))
     if noted.opened or noted.ended:
         log.info("Incidents", opened=noted.opened, ended=noted.ended, messages=noted.messages)
     return noted
@@ -74,19 +75,32 @@ def note_incidents(conditions: list[dict[str, Any]]) -> NotedIncidents:
 def send_due_messages(only: UUID | None = None) -> int:
     """Send due messages one after the other. Return how many were sent."""
     began, sent = time.monotonic(), 0
-    while time.monotonic() - began < SENDING_BUDGET and (message := sql.lease_message.fetch_row(only=only)):
+    while time.monotonic() - began < SENDING_BUDGET and (message := lease_alert(only)):
         sent += send_leased(message) is None
     return sent
 
 
+def lease_alert(only: UUID | None) -> LeasedMessage | None:
+    """Lease the next due message of an alert, or this one."""
+    return sql.lease_message.fetch_row(only=only, are_notifications=False, most=1)
+
+
 def send_leased(message: LeasedMessage) -> str | None:
     """Send one leased message and record the result. Return the error, or None if it was sent."""
-    error, is_final = None, False
+    refusal = None
     try:
         send_message(message.channel, message.id, message.event, json.loads(message.payload))
-    except NotSent as refusal:
+    except NotSent as refused:
+        refusal = refused
+    return note_delivery(message, refusal)
+
+
+def note_delivery(message: LeasedMessage, refusal: NotSent | None) -> str | None:
+    """Record the result of a try. Return the error, or None if the message was sent."""
+    error, is_final = None, False
+    if refusal is not None:
         error, is_final = str(refusal)[:1000], refusal.is_final
-        log.warning("An alert could not be sent", channel=message.channel, error=error, tries=message.tries)
+        log.warning("A message could not be sent", channel=message.channel, error=error, tries=message.tries)
     sql.note_delivery.fetch_rows(
         message=message.id, error=error, is_final=is_final, given_up_after=float(GIVEN_UP_AFTER)
     )
@@ -114,7 +128,7 @@ def send_test() -> dict[str, str]:
     """Send a test message over each channel now. Return the error of each channel; empty means that it was sent."""
     results = {}
     for message in write_test():
-        leased = sql.lease_message.fetch_row(only=message.pk)
+        leased = lease_alert(message.pk)
         results[message.channel] = (send_leased(leased) if leased else "Another process is sending it.") or ""
     return results
 

@@ -73,6 +73,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "outputs_from": step_data.build_outputs(plan.definition),
                 "deadline_seconds": plan.definition.get("deadline_seconds"),
                 "on_deadline": plan.definition.get("on_deadline"),
+                "notify": plan.definition.get("notify"),
                 "sealed": plan.definition.get("sealed", True),
             }
         )

@@ -176,24 +176,34 @@ update jobs_incident i
 returning i.id
 
 -- statement: lease_message
--- Lease the next due message to the caller. The lease is a minute, longer with each try. If the caller's process ends before
+-- Lease the next due messages to the caller: those of alerts, or notifications of ends. The lease is a minute, longer with each try. If the caller's process ends before
 -- the result is recorded, another process sends the message again, with the same id.
--- takes: only uuid
--- returns: id uuid, event text, channel text, payload jsonb, tries int, created_at timestamptz
+-- takes: only uuid, are_notifications bool, most bigint
+-- returns: id uuid, event text, channel text, payload jsonb, tries int, created_at timestamptz, url text|null, token uuid|null
 -- row: LeasedMessage
-with due as (
+with due_alerts as materialized (
     select id from jobs_alertmessage
-     where next_try_at is not null and next_try_at <= clock_timestamp()
-       and (%(only)s::uuid is null or id = %(only)s)
-     order by next_try_at limit 1
+     where next_try_at is not null and url is null and next_try_at <= clock_timestamp()
+       and (%(only)s::uuid is null or id = %(only)s) and not %(are_notifications)s
+     order by next_try_at limit %(most)s
        for no key update skip locked
+),
+due_notifications as materialized (
+    select id from jobs_alertmessage
+     where next_try_at is not null and url is not null and next_try_at <= clock_timestamp()
+       and (%(only)s::uuid is null or id = %(only)s) and %(are_notifications)s
+     order by next_try_at limit %(most)s
+       for no key update skip locked
+),
+due as (
+    select id from due_alerts union all select id from due_notifications
 )
 update jobs_alertmessage m
    set tries = m.tries + 1,
        next_try_at = clock_timestamp() + make_interval(secs => least(60 * power(2, m.tries), 3600))
   from due
  where m.id = any(array[due.id])
-returning m.id, m.event, m.channel, m.payload, m.tries, m.created_at
+returning m.id, m.event, m.channel, m.payload, m.tries, m.created_at, m.url, m.token_id as token
 
 -- statement: note_delivery
 -- Record the result of a try: sent (no error) or failed. A message is given up if the failure is final, or if it is
@@ -211,12 +221,20 @@ update jobs_alertmessage m
 returning m.sent_at, m.next_try_at
 
 -- statement: delete_old_alerts
--- Delete incidents that ended more than `kept` seconds ago, with their messages, and test messages of that age.
--- takes: kept float8
+-- Delete incidents that ended more than `kept` seconds ago, with their messages, and test messages of that age. Delete
+-- notifications after `notifications_kept` seconds.
+-- takes: kept float8, notifications_kept float8
 -- returns: id uuid
 with old_tests as (
     delete from jobs_alertmessage m
-     where m.incident_id is null and m.created_at < clock_timestamp() - make_interval(secs => %(kept)s)
+     where m.event = 'test' and m.created_at < clock_timestamp() - make_interval(secs => %(kept)s)
+),
+old_notifications as (
+    delete from jobs_alertmessage m
+     where m.id = any(array(
+           select n.id from jobs_alertmessage n
+            where n.url is not null and n.created_at < clock_timestamp() - make_interval(secs => %(notifications_kept)s)
+            order by n.created_at limit 1000 for update skip locked))
 ),
 old_messages as (
     delete from jobs_alertmessage m
@@ -243,3 +261,14 @@ insert into jobs_alertmute (rule, until, by, note)
 values (%(rule)s, clock_timestamp() + make_interval(secs => %(seconds)s), %(by)s, %(note)s)
     on conflict (rule) do update set until = excluded.until, by = excluded.by, note = excluded.note
 returning until
+
+-- statement: send_message_again
+-- Make a message that was given up due again. `token` is that of the client whose notification it must be (null: any).
+-- takes: message uuid, token uuid, namespaces text[]
+-- returns: id uuid
+update jobs_alertmessage m
+   set next_try_at = clock_timestamp(), tries = 0
+ where m.id = %(message)s and m.sent_at is null and m.next_try_at is null
+   and (%(token)s::uuid is null or m.token_id = %(token)s)
+   and (%(namespaces)s::text[] is null or m.namespace = any(%(namespaces)s))
+returning m.id

@@ -14,15 +14,15 @@ with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
         place int, parent_step uuid, root uuid, owner uuid, namespace text, trigger uuid, trigger_chain uuid[], rerun_of uuid, name text, key text,
         fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8, outputs_from jsonb,
-        deadline_seconds float8, on_deadline text, sealed bool)
+        deadline_seconds float8, on_deadline text, sealed bool, notify jsonb)
 ),
 new_executions as (
     insert into jobs_execution (
         id, root_id, parent_step_id, owner_id, namespace, trigger_id, trigger_chain, rerun_of_id, name, key, fingerprint, definition, inputs,
-        open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline, sealed)
+        open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline, sealed, notify)
     select id, coalesce(root, id), parent_step, owner, namespace, trigger, trigger_chain, rerun_of, name, key, decode(fingerprint, 'hex'),
            definition, inputs, open_steps, timeout_seconds, outputs_from,
-           deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}, sealed
+           deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}, sealed, notify
       from planned order by key, place
         on conflict do nothing
  returning id, owner_id, namespace

@@ -144,14 +144,14 @@ with new_job as (
         resubmission_of_id, owner_id, namespace, key, kind, fingerprint, name, action, payload, tags, required_tags, priority, timeout_seconds,
         on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at,
         traceparent, attempt_traceparent, checkpoint, checkpoint_at, isolation, limits, worker_slots,
-        deadline_seconds, deadline_at, on_deadline)
+        deadline_seconds, deadline_at, on_deadline, notify)
     select j.id, j.owner_id, j.namespace, %(key)s::text, j.kind, j.fingerprint, j.name, j.action, j.payload, j.tags, j.required_tags, j.priority,
            j.timeout_seconds, j.on_worker_lost, j.unmatched, j.max_retries, j.retry_delay_seconds, j.retry_backoff,
            j.retry_on, case when j.good_until > clock_timestamp() then j.good_until end,
            greatest(j.available_at, clock_timestamp()), j.traceparent, j.attempt_traceparent,
            case when %(keep_checkpoint)s then j.checkpoint end, case when %(keep_checkpoint)s then j.checkpoint_at end,
            j.isolation, j.limits, j.worker_slots,
-           j.deadline_seconds, clock_timestamp() + make_interval(secs => j.deadline_seconds), j.on_deadline
+           j.deadline_seconds, clock_timestamp() + make_interval(secs => j.deadline_seconds), j.on_deadline, j.notify
       from jobs_workerjob j
 -- counted:      cross join (select %(owner)s::uuid as owner) submitter
      where j.id = %(job)s and {{visible_to_caller(j)}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'

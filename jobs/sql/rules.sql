@@ -440,7 +440,7 @@ greatest(j.pending_observed, (select maintenance_ended_observed from liveness_in
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
         retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent, unique_key, isolation, limits, worker_slots,
-        deadline_seconds, deadline_at, on_deadline
+        deadline_seconds, deadline_at, on_deadline, notify
 
 -- rule: job_values
 -- values of `job_columns` from the fields of `submitted` in JSON. A missing field gets the value of submitted.DEFAULTS
@@ -448,7 +448,7 @@ coalesce(name, ''), action, payload, coalesce(tags, '{}'), required_tags, coales
         on_worker_lost, coalesce(unmatched, 'fail'), coalesce(max_retries, 0), coalesce(retry_delay_seconds, 0),
         coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent, unique_key, isolation,
         {{all_limits(submitted)}}, coalesce(worker_slots, 1),
-        deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}
+        deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}, notify
 
 -- rule: on_deadline
 -- handling of a missed deadline, from fields in JSON (null: there is no deadline)
@@ -479,7 +479,7 @@ format('it has not ended %%s s after its submission', j.deadline_seconds)
 name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
         on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
         retry_on text[], good_until timestamptz, traceparent text, available_at timestamptz, needs jsonb,
-        unique_key text, isolation text, limits jsonb, worker_slots int, deadline_seconds float8, on_deadline text
+        unique_key text, isolation text, limits jsonb, worker_slots int, deadline_seconds float8, on_deadline text, notify jsonb
 
 -- rule: reported_jobs
 -- ids of the jobs whose attempts are reported on

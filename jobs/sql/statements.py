@@ -59,6 +59,7 @@ class JobsStatements(Statements):
     delete_old_alerts: Statement[IdRow]
     read_channels: Statement[alerts.AddedChannels]
     mute_alerts: Statement[alerts.MutedAlerts]
+    send_message_again: Statement[IdRow]
     queue_backfill: Statement[backfills.BackfillSlot]
     find_running_backfills: Statement[IdRow]
     list_backfill_slots_to_start: Statement[backfills.BackfillSlot]

@@ -106,6 +106,7 @@ class Migration(migrations.Migration):
                 ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), help_text='Tags that its servers may have. Null: all.', null=True, size=None)),
                 ('namespace', models.TextField(db_default='default', help_text='Only namespace that the token has access to.')),
                 ('cluster', models.TextField(help_text='Only cluster that its servers may be in. Null: all.', null=True)),
+                ('webhook_secret', models.TextField(help_text='Secret that signs notifications. Null: not used yet.', null=True)),
                 ('max_servers', models.IntegerField(help_text='Largest number of its servers at once. Null: no limit.', null=True)),
             ],
             options={

@@ -52,6 +52,7 @@ class ApiToken(models.Model):
     tags = ArrayField(models.TextField(), null=True, help_text="Tags that its servers may have. Null: all.")
     namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only namespace that the token has access to.")
     cluster = models.TextField(null=True, help_text="Only cluster that its servers may be in. Null: all.")
+    webhook_secret = models.TextField(null=True, help_text="Secret that signs notifications. Null: not used yet.")
     max_servers = models.IntegerField(null=True, help_text="Largest number of its servers at once. Null: no limit.")
 
     class Meta:

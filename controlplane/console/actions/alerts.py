@@ -35,6 +35,11 @@ TEST = AlertAction(
 )  # fmt: skip
 
 
+SEND_AGAIN = AlertAction(
+    "send_again", "Send again", "The message is sent once more, with the same id, with the next due messages."
+)
+
+
 ADD_CHANNEL = AlertAction(
     "add", "Add channel", "Messages about incidents that begin from now on are also sent there. The address is stored "
     "in the database.",

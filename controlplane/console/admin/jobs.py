@@ -22,6 +22,7 @@ from controlplane.console.presenters.jobs import describe_schedule
 from controlplane.core.bounds import NOTE_LENGTH
 from controlplane.core.ids import parse_uuid
 from controlplane.core.problems import Problem
+from jobs.api.serializers.notify import hide_addresses
 from jobs.api.serializers.triggers import MASKED, TriggerRequest, restore_fields
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.selectors.triggers import SLOTS_SHOWN
@@ -35,8 +36,11 @@ class WorkerJobAdmin(ReadOnlyAdmin):
     list_filter = ("state", "kind")
     search_fields = ("id", "key")
     ordering: ClassVar = ["-id"]
-    exclude = ("owner",)
+    exclude = ("owner", "notify")
     masked = ("action", "payload", "definition")
+
+    def get_object(self, *args: Any, **options: Any) -> Any:
+        return hide_definition(super().get_object(*args, **options))
 
     @admin.display(description="Instance page")
     def page(self, job: WorkerJob) -> SafeString:
@@ -60,8 +64,18 @@ class ExecutionAdmin(ReadOnlyAdmin):
     list_select_related = ("trigger",)
     search_fields = ("id", "name", "key")
     ordering: ClassVar = ["-id"]
-    exclude = ("owner", "fingerprint")
+    exclude = ("owner", "fingerprint", "notify")
     masked = ("definition", "inputs")
+
+    def get_object(self, *args: Any, **options: Any) -> Any:
+        return hide_definition(super().get_object(*args, **options))
+
+
+def hide_definition(row: Any) -> Any:
+    """Hide the addresses of receivers in the definition of a row. Only show the row afterwards; never save it."""
+    if row is not None and row.definition:
+        row.definition = hide_addresses(row.definition)
+    return row
 
 
 class TriggerAdminForm(forms.ModelForm):

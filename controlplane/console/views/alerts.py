@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import forms
 from django.contrib import messages
@@ -29,7 +30,7 @@ from controlplane.console.selectors.filters.activity import IncidentFilter
 from controlplane.console.selectors.listing import link_to_older
 from controlplane.core.ids import parse_uuid
 from jobs.conf import alerts_conf
-from jobs.selectors.alerts import channels_and_time, incidents_page, latest_messages, mutes
+from jobs.selectors.alerts import channels_and_time, incidents_page, mutes, stored_messages
 from jobs.services import alerts
 from jobs.services.alert_channels import MessageChannel, describe_address, list_channels, read_channels
 from liveness.selectors.clock import database_time
@@ -65,7 +66,9 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
     until = {rule: time_until(mute.until, now) for rule, mute in muted.items()}
     found = list(incidents_page(chosen.condition & Q(rule__in=known), before, INCIDENTS_A_PAGE + 1))
     incidents = [present_incident(row, now) for row in found[:INCIDENTS_A_PAGE]]
-    outbox = latest_messages(Q(incident=None) | Q(incident__rule__in=known), MESSAGES_SHOWN)
+    of_alerts = Q(incident=None, url=None) | Q(incident__rule__in=known)
+    notified = Q(url__isnull=False) if "job" in viewable(request.user) else Q(pk__in=[])
+    outbox, given_up = stored_messages(of_alerts, notified, MESSAGES_SHOWN)
     shown = {
         "title": "Alerts",
         "trail": [HOME],
@@ -91,6 +94,7 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
         "may_add_channel": request.user.has_perm(ADD_PERMISSION),
         "may_remove_channel": request.user.has_perm(REMOVE_PERMISSION),
         "outbox": [present_message(row, now) for row in outbox],
+        "given_up": [present_message(row, now) for row in given_up],
         "may": "server" in viewable(request.user) and request.user.has_perm(PERMISSION),
     }
     return render_page(request, "alerts", shown)
@@ -134,6 +138,7 @@ def present_channel(name: str, channel: MessageChannel) -> dict[str, Any]:
 def present_message(row: Any, now: datetime) -> dict[str, Any]:
     return {
         "it": row,
+        "receiver": urlsplit(row.url).netloc.rpartition("@")[2] if row.url else row.channel,
         "made": time_since(row.created_at, now),
         "sent": row.sent_at and time_since(row.sent_at, now),
         "due": row.next_try_at and (time_until(row.next_try_at, now) if row.next_try_at > now else "the next check"),

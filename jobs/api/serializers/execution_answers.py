@@ -13,6 +13,7 @@ from jobs import scan_window
 from jobs.api.serializers.attempts import ServerName
 from jobs.api.serializers.deadlines import DEADLINE_FIELDS, LateFlag
 from jobs.api.serializers.loops import LoopAnswer
+from jobs.api.serializers.notify import NotifyAnswer
 from jobs.api.serializers.progress import ProgressField
 from jobs.api.serializers.secrets import MaskedField, MaskedObjectField
 from jobs.api.serializers.waits import WaitAnswer
@@ -63,7 +64,7 @@ class Parent(serializers.Serializer):
     step = serializers.CharField(allow_null=True)
 
 
-class ExecutionSummary(ModelAnswer):
+class ExecutionSummary(NotifyAnswer):
     error = AnyField()
     steps = serializers.DictField(
         source="counts", child=serializers.IntegerField(), help_text="Number of steps by state."
@@ -77,7 +78,8 @@ class ExecutionSummary(ModelAnswer):
     class Meta:
         model = Execution
         fields = (
-            "id", "name", "namespace", "state", *DEADLINE_FIELDS, "flags", "key", "timeout_seconds", "error", "parent",
+            "id", "name", "namespace", "state", *DEADLINE_FIELDS, "notify", "flags", "key", "timeout_seconds", "error",
+            "parent",
             "trigger", "rerun_of", "cancel_requested_at", "created_at", "finished_at", "sealed", "progress",
             "steps",
         )  # fmt: skip

@@ -15,6 +15,7 @@ from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.deadlines import WithDeadline
 from jobs.api.serializers.jobs import JobRequest, one_or_many_schema
 from jobs.api.serializers.loops import LoopRequest
+from jobs.api.serializers.notify import WithNotify
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField
 from jobs.api.serializers.waits import ApprovalAction, WaitAction
 from jobs.services import drafts, execution_rows, step_data
@@ -77,7 +78,7 @@ class HookRequest(JobRequest):
     )
     require_worker = None  # type: ignore[assignment]
     unique = None  # type: ignore[assignment]
-    deadline_seconds = on_deadline = None  # type: ignore[assignment]
+    deadline_seconds = on_deadline = notify = None  # type: ignore[assignment]
 
 
 class TaskRequest(JobRequest):
@@ -140,7 +141,7 @@ class StepRequest(LoopRequest, TaskRequest):
         return step
 
 
-class Definition(WithDeadline):
+class Definition(WithDeadline, WithNotify):
     """Steps of an execution, with their dependencies and hooks."""
 
     name = TextField()
@@ -200,8 +201,18 @@ def refuse_oversized_inputs(field: str, size: int) -> None:
         raise serializers.ValidationError({field: [why]})
 
 
+class SilentStep(StepRequest):
+    """Step without notifications."""
+
+    notify = None  # type: ignore[assignment]
+
+
 class ChildAction(Definition):
+    """Execution that is a job or a step, which has the notifications."""
+
     type = ChoiceField(["execution"])
+    steps = SilentStep(many=True, allow_empty=False)
+    notify = None  # type: ignore[assignment]
 
 
 class SubmissionRequest(TaskRequest):

@@ -5,7 +5,6 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.core.answers import ModelAnswer
 from controlplane.core.bounds import LONGEST_WAIT
 from controlplane.core.rest import (
     AnyField,
@@ -23,6 +22,7 @@ from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.attempts import AttemptAnswer, LateReportAnswer, TimelineEntry
 from jobs.api.serializers.deadlines import DEADLINE_FIELDS, WithDeadline
 from jobs.api.serializers.limits import LimitsField
+from jobs.api.serializers.notify import NotifyAnswer, WithNotify
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
 from jobs.models import WorkerJob, named_limits
@@ -82,7 +82,7 @@ class UniqueRequest(StrictSerializer):
         return {**super().get_fields(), "while": lasts}
 
 
-class JobRequest(WithDeadline):
+class JobRequest(WithDeadline, WithNotify):
     name = TextField(required=False, max_length=200, help_text="Name for people. Default: its action.")
     action = ActionField()
     payload = AnyField(required=False, help_text="Payload of the code.")
@@ -135,7 +135,7 @@ class JobRequest(WithDeadline):
         return super().validate(job)
 
 
-class JobAnswer(ModelAnswer):
+class JobAnswer(NotifyAnswer):
     action = MaskedObjectField()
     payload = MaskedPayloadField(source="*")
     payload_from = serializers.DictField(
@@ -177,7 +177,7 @@ class JobAnswer(ModelAnswer):
         fields = (
             "id", "name", "namespace", "kind", "state", "flags", "action", "payload", "payload_from", "tags",
             "required_tags", "priority", "timeout_seconds", "on_worker_lost", "unmatched", "max_retries",
-            "retry_delay_seconds", "retry_backoff", "retry_on", "isolation", *DEADLINE_FIELDS,
+            "retry_delay_seconds", "retry_backoff", "retry_on", "isolation", *DEADLINE_FIELDS, "notify",
             "limits", "worker_slots", "parked_by",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
             "child", "waiting_for", "key", "traceparent",

@@ -24,7 +24,7 @@ from controlplane.core.rest import (
     shared_serializer,
 )
 from jobs.api.serializers.actions import ActionField, PriorityField
-from jobs.api.serializers.executions import Definition, refuse_oversized_inputs
+from jobs.api.serializers.executions import Definition, SilentStep, refuse_oversized_inputs
 from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectField, refuse_wrong_payload
 from jobs.api.serializers.signals import SignalNameField
 from jobs.models import Trigger, TriggerSlot
@@ -81,6 +81,9 @@ class Template(Definition):
         help_text="Inputs of the execution if the evaluation returns none. Without an evaluation, `trigger` and `slot` "
         "are added.",
     )
+    # No token submits these executions, so no secret could sign notifications.
+    steps = SilentStep(many=True, allow_empty=False)
+    notify = None  # type: ignore[assignment]
 
     def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:

@@ -41,6 +41,8 @@ class LeasedMessage(NamedTuple):
     payload: str
     tries: int
     created_at: datetime
+    url: str | None
+    token: UUID | None
 
 
 class NotedDelivery(NamedTuple):

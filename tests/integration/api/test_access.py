@@ -139,6 +139,7 @@ class Things:
             "<slug:name>": "fail-stale-running", "<path:pattern>": "customer:*", "<str:signal>": "go",
             "<uuid:hold>": self.hold, "<uuid:backfill>": self.backfill, "<uuid:token>": self.job,
             "<uuid:incident>": self.job, "<uuid:channel>": self.job,
+            "<uuid:message>": self.job, "<uuid:notification>": self.job,
             "<path:object_id>": str(row.pk if row else self.job), "<id>": str(row and row.pk),
             "<path:content_type_id>": str(ContentType.objects.get_for_model(WorkerJob).pk),
             "^api/": "api/v2/jobs", "^(?P<app_label>liveness|jobs|auth)/$": "jobs/", "(?P<url>.*)$": "nothing/is/here",

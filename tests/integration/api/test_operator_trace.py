@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from jobs.models import Execution, Hold, Trigger
+from jobs.models import AlertMessage, Execution, Hold, Trigger
 from jobs.services.operator_actions import OPERATIONS
 from liveness.models import ApiToken, Brake, ServerEvent
 from tests.integration.api.test_access import LINES
@@ -91,6 +91,9 @@ DOORS = {
     "after_restore": {"manage.py after_restore"},
     "mute_alerts": {"manage.py alerts", f"{INSTANCE}alerts/mute/"},
     "unmute_alerts": {"manage.py alerts", f"{INSTANCE}alerts/unmute/"},
+    "send_message_again": {
+        "POST notifications/<uuid:notification>/send-again", f"{INSTANCE}alerts/<uuid:message>/send-again/",
+    },
     "create_token": {"manage.py create_token"},
     "revoke_token": {"manage.py revoke_token"},
 }  # fmt: skip
@@ -170,7 +173,7 @@ def test_every_door_through_which_an_operator_acts_stands_in_the_list():
 def fill_in(address, thing):
     """Return an address with the ids of a thing."""
     address = address.replace("<uuid:backfill>", str(getattr(thing, "backfill", "")))
-    return re.sub("<[^>]+>", str(thing.id), address)
+    return re.sub("<[^>]+>", str(getattr(thing, "message", thing.id)), address)
 
 
 class World:
@@ -199,6 +202,13 @@ class World:
     def for_unmute_alerts(self, action):
         call_command("alerts", "mute")
         return SimpleNamespace(type="instance", id="")
+
+    def for_send_message_again(self, action):
+        given_up = AlertMessage.objects.create(
+            event="notify", channel="notify", url="https://example.org", namespace="default", next_try_at=None,
+            payload={"type": "job.failed", "data": {"id": "x", "name": "x"}},
+        )  # fmt: skip
+        return SimpleNamespace(type="instance", id="", message=given_up.pk)
 
     def for_maintenance_exit(self, action):
         self.operator.post("/maintenance/enter", {"note": "before"})

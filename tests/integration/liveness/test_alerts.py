@@ -22,6 +22,7 @@ from jobs.services.alerts import run_alerts
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Clock, Server, ServerEvent
 from liveness.states import RETIRED
+from tests.support.receiver import listening
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr"
 ON_BY_DEFAULT = (
@@ -39,31 +40,8 @@ ONLY = {**ONLY, "OLDEST_WAITING": None}
 
 @pytest.fixture
 def receiver():
-    """HTTP server that records what is posted to it and responds with the given statuses."""
-    got, statuses = [], []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            got.append(SimpleNamespace(path=self.path, headers=dict(self.headers), body=body))
-            self.send_response(statuses.pop(0) if statuses else 204)
-            self.end_headers()
-
-        def do_GET(self):
-            got.append(SimpleNamespace(path=self.path, headers=dict(self.headers), body=b""))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield SimpleNamespace(got=got, statuses=statuses, url=f"http://127.0.0.1:{server.server_port}/hook?a=b")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening() as receiver:
+        yield receiver
 
 
 @pytest.fixture
