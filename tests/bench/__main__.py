@@ -41,6 +41,7 @@ BENCHES = {
     "django_tasks": "django_tasks",
     "peers": "peers",
     "growth": "growth",
+    "executions": "executions",
     "retention": "retention",
     "pages": "pages",
     "pages_at_scale": "pages",
