@@ -78,6 +78,12 @@ def hide_definition(row: Any) -> Any:
     return row
 
 
+EMPTIED = (
+    "cron", "interval_seconds", "on_signal", "start_at", "end_at", "pause_after_failures", "action", "payload",
+)  # fmt: skip
+"""Fields of a trigger that are null if they are left empty."""
+
+
 class TriggerAdminForm(forms.ModelForm):
     """Trigger form with the checks of the API, and a note."""
 
@@ -90,15 +96,19 @@ class TriggerAdminForm(forms.ModelForm):
     class Meta:
         model = Trigger
         fields = (
-            "name", "enabled", "cron", "timezone", "interval_seconds", "on_signal", "missed", "action", "payload",
-            "tags", "priority", "timeout_seconds", "max_retries", "execution",
+            "name", "enabled", "cron", "timezone", "interval_seconds", "on_signal", "start_at", "end_at",
+            "jitter_seconds", "missed", "overlap", "pause_after_failures", "action", "payload", "tags", "priority",
+            "worker_slots", "timeout_seconds", "max_retries", "execution",
         )  # fmt: skip
         widgets: ClassVar = {name: forms.TextInput(attrs={"size": 40}) for name in ("name", "cron", "timezone", "tags")}
         help_texts: ClassVar = {
             "cron": "Like */5 * * * *. Set either this or an interval.",
             "timezone": "Time zone of the cron expression, like Europe/Zurich.",
             "missed": "What happens to slots that passed without an evaluation.",
-            "action": 'Its output, like {"fire": true, "inputs": {}}, decides whether the execution starts.',
+            "overlap": "What happens to a slot while an earlier execution of the trigger runs.",
+            "pause_after_failures": "Number of FAILED executions in a row that pauses the trigger. Empty: never.",
+            "action": 'Its output, like {"fire": true, "inputs": {}}, decides whether the execution starts. Without an '
+            "action it starts at once.",
             "tags": "Tags separated by commas.",
             "execution": 'Like {"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
         }
@@ -106,15 +116,18 @@ class TriggerAdminForm(forms.ModelForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.initial.update({name: mask(self.initial[name]) for name in MASKED if name in self.initial})
+        for name in self.fields.keys() & {"jitter_seconds", "overlap", "worker_slots"}:
+            self.fields[name].required = False  # without a value it stays as it is
 
     def clean(self) -> dict[str, Any]:
         given = restore_fields(self.cleaned_data, None if self.instance._state.adding else self.instance)
-        values = {name: value for name, value in given.items() if value is not None}
+        values = {name: value for name, value in given.items() if value not in (None, "")}
         note = values.pop("note", "")
+        times = {name: values[name].isoformat() for name in ("start_at", "end_at") if name in values}
         others = Trigger.objects.filter(namespace=self.namespace, name=given.get("name")).exclude(pk=self.instance.pk)
         if others.exists():
             self.add_error("name", "Another trigger of this namespace has this name. Choose another name.")
-        checked = TriggerRequest(data={**values, **{name: values.get(name) or None for name in ("cron", "on_signal")}})
+        checked = TriggerRequest(data={**dict.fromkeys(EMPTIED), **values, **times})
         if not self.errors and not checked.is_valid():
             for field, problems in checked.errors.items():
                 self.add_error(field if field in self.fields else None, json.dumps(problems, ensure_ascii=False))

@@ -59,9 +59,36 @@ def test_a_trigger_is_made_and_changed_with_its_next_slot(staff):
     assert (trigger.enabled, trigger.next_slot_at) == (False, None)
 
 
+def test_the_form_has_the_schedule_fields_of_the_api_and_empties_them(staff):
+    browser = staff("add_trigger", "change_trigger", "view_trigger")
+    fields = {
+        "start_at_0": "2030-01-31", "start_at_1": "08:00:00", "end_at_0": "2031-01-31", "end_at_1": "08:00:00",
+        "jitter_seconds": "30", "missed": "fire_all", "overlap": "queue_one", "pause_after_failures": "3",
+        "worker_slots": "2",
+    }  # fmt: skip
+    added = browser.post(f"{CHANGELIST}add/", {**FORM, **fields})
+    assert added.status_code == 302, added.context["errors"]
+    trigger = Trigger.objects.get()
+    assert (trigger.start_at.isoformat(), trigger.end_at.year) == ("2030-01-31T08:00:00+00:00", 2031)
+    assert (trigger.jitter_seconds, trigger.missed, trigger.overlap) == (30, "fire_all", "queue_one")
+    assert (trigger.pause_after_failures, trigger.worker_slots) == (3, 2)
+    address = f"{CHANGELIST}{trigger.pk}/change/"
+    page = browser.get(address).content.decode()
+    assert all(f'name="{name}"' in page for name in fields)
+    changed = browser.post(address, {**FORM, "cron": "", "interval_seconds": "60", "action": ""})
+    assert changed.status_code == 302, changed.context["errors"]
+    trigger.refresh_from_db()
+    assert (trigger.cron, trigger.interval_seconds, trigger.action) == (None, 60, None)
+    assert (trigger.start_at, trigger.end_at, trigger.pause_after_failures) == (None, None, None)
+    assert (trigger.overlap, trigger.worker_slots) == ("queue_one", 2)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
+        ("pause_after_failures", "0", "greater than or equal to 1"),
+        ("jitter_seconds", "-1", "greater than or equal to 0"),
+        ("overlap", "sometimes", "valid choice"),
         ("cron", "sometimes", "cron expression"),
         ("timezone", "Mars", "time zone"),
         ("interval_seconds", "5", "Give either cron or interval_seconds"),
