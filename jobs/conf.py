@@ -50,8 +50,8 @@ class JobsSettings:
     job_retention: Seconds | None = 30 * 86400
     """How long ended jobs are kept, with their attempts and superseded reports. None: they are never deleted."""
     execution_retention: Seconds | None = 30 * 86400
-    """How long ended executions are kept, with their steps and children, and slots of triggers. None: they are never
-    deleted."""
+    """How long ended executions are kept, with their steps and children, and slots and backfills of triggers. None:
+    they are never deleted."""
     heartbeat_retention: Seconds | None = 86400
     """How long heartbeats of attempts are kept, at least: a whole day in UTC goes at once. None: they are never
     deleted."""

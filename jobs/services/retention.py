@@ -143,6 +143,7 @@ def list_prunings() -> list[Pruning]:
     return [
         ExecutionPruning("executions", sql.scan_executions, sql.delete_executions, FIRST, executions, EXECUTIONS_BATCH),
         Pruning("slots", sql.scan_slots, sql.delete_slots, 0, executions),
+        Pruning("backfills", sql.scan_backfills, sql.delete_backfills, FIRST, executions, BATCH),
         job_pruning(before.jobs),
         Pruning(
             "servers",

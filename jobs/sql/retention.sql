@@ -187,3 +187,23 @@ with deleted_slots as (
     returning 1
 )
 select count(*) as deleted from deleted_slots
+
+-- statement: scan_backfills
+-- Scan the next backfills by id: count those past their retention. `has_old` is false when the scan may stop.
+-- takes: executions timestamptz, after uuid, batch bigint
+-- returns: last uuid|null, due bigint, has_old bool
+-- row: ScannedIds
+select (array_agg(b.id order by b.id desc))[1] as last,
+       count(*) filter (where b.finished_at < %(executions)s) as due,
+       bool_or(b.created_at < %(executions)s) as has_old
+  from (select id, created_at, finished_at from jobs_backfill where id > %(after)s order by id limit %(batch)s) b
+
+-- statement: delete_backfills
+-- Delete the backfills between two ids that are past their retention. Only ended ones have a `finished_at`.
+-- takes: after uuid, last uuid, executions timestamptz
+-- returns: deleted bigint
+-- row: Deleted
+with deleted_backfills as (
+    delete from jobs_backfill b where b.id > %(after)s and b.id <= %(last)s and b.finished_at < %(executions)s returning 1
+)
+select count(*) as deleted from deleted_backfills

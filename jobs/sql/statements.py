@@ -211,6 +211,8 @@ class JobsStatements(Statements):
     delete_servers: Statement[batches.Deleted]
     scan_slots: Statement[retention.ScannedNumbers]
     delete_slots: Statement[batches.Deleted]
+    scan_backfills: Statement[batches.ScannedIds]
+    delete_backfills: Statement[batches.Deleted]
     relax_guards: Statement[seeding.RelaxGuardsRow]
     make_servers: Statement[seeding.MakeServersRow]
     make_jobs: Statement[seeding.MakeJobsRow]

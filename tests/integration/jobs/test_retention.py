@@ -19,8 +19,8 @@ from tests.support.queries import CapturedQueries
 from tests.support.transitions import put, way_to
 
 DAY = 86400
-NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "batches": 0, "signals": 0, "events": 0,
-           "heartbeats": 0, "partitions": 0}  # fmt: skip
+NOTHING = {"executions": 0, "slots": 0, "backfills": 0, "jobs": 0, "servers": 0, "batches": 0, "signals": 0,
+           "events": 0, "heartbeats": 0, "partitions": 0}  # fmt: skip
 OLD = "clock_timestamp() - interval '100 days'"
 TIMES = "from generate_series(1, %s)"
 TABLES = [WorkerJob, Attempt, LateReport, Server, ServerEvent, Heartbeat, AttemptHeartbeat]
@@ -315,3 +315,9 @@ def test_the_old_slots_of_a_trigger_go(api, settings):
     keep(settings, JOBS_EXECUTION_RETENTION=DAY)
     assert prune_old_rows() == {**NOTHING, "slots": 1}
     assert sorted(slot.outcome for slot in trigger.slots.all()) == ["EVALUATING", "FIRED"]
+    for state, days in (("COMPLETED", 2), ("STOPPED", 0), ("RUNNING", None)):
+        ended = None if days is None else now - timedelta(days=days)
+        period = {"start_at": now, "end_at": now, "created_at": now - timedelta(days=9)}
+        trigger.backfills.create(max_running=1, by="x", state=state, finished_at=ended, **period)
+    assert prune_old_rows() == {**NOTHING, "backfills": 1}
+    assert {one.state for one in trigger.backfills.all()} == {"STOPPED", "RUNNING"}
