@@ -27,11 +27,3 @@ class Notification(TypedDict):
     created_at: str
     next_try_at: str | None
     sent_at: str | None
-
-
-class Progress(TypedDict):
-    """Number of steps of an execution. `done` have ended in any state."""
-
-    total: int
-    done: int
-    failed: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from controlplane.client.answer_parts import DeadlineFields, Progress
-from controlplane.client.loop_answers import LoopFields
+from controlplane.client.answer_parts import DeadlineFields
+from controlplane.client.loop_answers import LoopFields, Progress
 
 JobState = Literal[
     "BLOCKED", "PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "EXPIRED"

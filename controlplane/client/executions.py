@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack, cast
 from urllib.parse import quote
 
-from controlplane.client.answer_parts import Progress
 from controlplane.client.answers import Execution, ExecutionEvent, ExecutionSummary, Job, LogLine, SentSignal, Trigger
 from controlplane.client.jobs import JobCalls, in_batches, new_key
+from controlplane.client.loop_answers import Progress
 from controlplane.client.progress_bar import show_progress
 from controlplane.client.requests import ExecutionOptions, Reference, id_of
 from controlplane.client.session import Polls, StillRunning

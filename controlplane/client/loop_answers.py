@@ -1,4 +1,4 @@
-"""Types of the parts of responses that are about loops."""
+"""Types of the parts of responses that are about loops, and the progress of executions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TypedDict
 
 
 class Progress(TypedDict):
+    """Number of steps of an execution, or of items of a loop. `done` of an execution counts all that have ended."""
+
     total: int
     done: int
     failed: int

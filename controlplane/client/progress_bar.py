@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from controlplane.client.answer_parts import Progress
+from controlplane.client.loop_answers import Progress
 
 WIDTH = 30
 """Characters of a full bar."""

@@ -105,7 +105,7 @@ def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
     )
 
 
-class Progress(NamedTuple):
+class ExecutionProgress(NamedTuple):
     """Number of steps of an execution."""
 
     total: int
@@ -113,11 +113,13 @@ class Progress(NamedTuple):
     failed: int
 
 
-def measure_progress(execution: CountedExecution) -> Progress:
+def measure_progress(execution: CountedExecution) -> ExecutionProgress:
     """Return how many steps an execution of `visible_executions()` has, and how many have ended or failed."""
     counts = execution.counts
     done = sum(counts.get(state, 0) for state in states.TERMINAL)
-    return Progress(sum(counts.values()), done, counts.get(JobState.FAILED, 0) + counts.get(JobState.EXPIRED, 0))
+    return ExecutionProgress(
+        sum(counts.values()), done, counts.get(JobState.FAILED, 0) + counts.get(JobState.EXPIRED, 0)
+    )
 
 
 def is_past_deadline(execution: CountedExecution) -> bool:

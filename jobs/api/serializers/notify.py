@@ -80,7 +80,7 @@ def hide_addresses(definition: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-class Target(serializers.Serializer):
+class NotifiedAddress(serializers.Serializer):
     url = TargetField()
     on = serializers.ListField(child=serializers.CharField())
 
@@ -88,4 +88,4 @@ class Target(serializers.Serializer):
 class NotifyAnswer(ModelAnswer):
     """Response about a job or an execution."""
 
-    notify = Target(many=True, allow_null=True, help_text="Receivers that are notified of its end.")
+    notify = NotifiedAddress(many=True, allow_null=True, help_text="Receivers that are notified of its end.")

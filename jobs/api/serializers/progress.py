@@ -9,13 +9,13 @@ from controlplane.core.rest import with_defaults
 from jobs.selectors.executions import measure_progress
 
 
-class Progress(serializers.Serializer):
+class ProgressAnswer(serializers.Serializer):
     total = serializers.IntegerField(help_text="Number of its steps so far, without hooks.")
     done = serializers.IntegerField(help_text="Number of steps that have ended in any state.")
     failed = serializers.IntegerField(help_text="Number of steps that are FAILED or EXPIRED.")
 
 
-@extend_schema_field(Progress)
+@extend_schema_field(ProgressAnswer)
 class ProgressField(serializers.Field):
     """Progress of an execution of `visible_executions()`."""
 
