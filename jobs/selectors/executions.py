@@ -131,7 +131,7 @@ def is_past_deadline(execution: CountedExecution) -> bool:
 def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
     """Return an execution as in `visible_executions()`, with its `own_steps` and hooks.
 
-    Those are as in `execution_steps()`; the hooks are in `on_error`, `on_success` and `on_complete`.
+    The steps are as in `execution_steps()`. The hooks are in `on_error`, `on_success` and `on_complete`.
     Raises ExecutionUnknown.
     """
     row: Any = visible_executions(owner).filter(pk=id).first()

@@ -86,7 +86,7 @@ JOBS = Target(
     describe_job,
 )  # fmt: skip
 EXECUTIONS = Target(
-    "execution", visible_executions, ExecutionListFilter, ("state",), "instance:executions",
+    "execution", visible_executions, ExecutionListFilter, ("state", "sealed"), "instance:executions",
     "instance:execution", lambda execution: str(execution.name),
 )  # fmt: skip
 TRIGGERS = Target(
