@@ -34,6 +34,7 @@ from jobs.sql.rows import (
     retention,
     seeding,
     selectors,
+    server_history,
     signals,
     step_data,
     stored_bytes,
@@ -227,6 +228,7 @@ class JobsStatements(Statements):
     list_server_lines_of_job: Statement[selectors.ServerLine]
     find_log_lines_before: Statement[selectors.FoundLine]
     find_log_lines_after: Statement[selectors.FoundLine]
+    read_server_history: Statement[server_history.ServerStep]
     store_signal: Statement[signals.StoredSignal]
     list_signals_to_deliver: Statement[IdRow]
     scan_signals: Statement[batches.ScannedIds]

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import DateTimeField, F, FloatField, Func, Min, OuterRef, QuerySet, Value
 
+from controlplane.core.statements import Row, Statement, fetch_result_sets
 from liveness.models import OWN_DIGEST, AttemptHeartbeat, Heartbeat, ServerEvent
 from liveness.selectors.servers import TimedServer
 from liveness.sql import sql
@@ -56,17 +57,19 @@ def signs_of_life(
 
 
 def beats_with_outages(
-    server: UUID, shown: int, interval: float, least: float
-) -> tuple[list[datetime], list[OwnOutage]]:
+    server: UUID, shown: int, interval: float, least: float, beside: Statement[Row], **params: object
+) -> tuple[list[datetime], list[OwnOutage], list[Row]]:
     """Return the times of a server's last heartbeats, latest first, and the control plane's outages in that period.
 
-    `interval` is the server's heartbeat interval; outages shorter than `least` are left out (both in seconds).
+    `interval` is the server's heartbeat interval; outages shorter than `least` are left out (both in seconds). Also
+    return the rows of a statement `beside`, with its other parameters, in the same round trip.
     """
-    rows = sql.list_beats_with_outages.fetch_rows(
-        own_digest=OWN_DIGEST, server=server, shown=shown, usual=2 * interval, least=least
-    )
+    rows, others = fetch_result_sets(
+        sql.list_beats_with_outages, beside,
+        own_digest=OWN_DIGEST, server=server, shown=shown, usual=2 * interval, least=least, **params,
+    )  # fmt: skip
     beats = [row.began for row in rows if row.ended is None]
-    return beats, [OwnOutage(row.began, row.ended) for row in reversed(rows) if row.ended is not None]
+    return beats, [OwnOutage(row.began, row.ended) for row in reversed(rows) if row.ended is not None], others
 
 
 MARGIN = timedelta(seconds=30)

@@ -8,13 +8,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from controlplane.core.durations import describe_duration
 from jobs.selectors.history import History, Point
 
 FLOOR = 100
 TICKS = 4
-Read = Callable[[Point], float | None]
+Step = TypeVar("Step")
+Read = Callable[[Step], float | None]
 
 
 @dataclass(frozen=True)
@@ -78,20 +80,20 @@ def draw_charts(history: History) -> list[HistoryChart]:
     The sums of a minute that has not ended, or is not counted yet, are drawn separately. The legend leaves them out.
     """
     points, minutes, whole = history.points, history.window.step / 60, history.whole
-    ended: list[tuple[str, str, Read]] = [
+    ended: list[tuple[str, str, Read[Point]]] = [
         ("completed", "completed", lambda point: point.ended["completed"] / minutes),
         ("failed", "failed", lambda point: point.ended["failed"] / minutes),
         ("others", "cancelled, expired or skipped", lambda point: count_others(point) / minutes),
     ]
-    jobs: list[tuple[str, str, Read]] = [
+    jobs: list[tuple[str, str, Read[Point]]] = [
         ("running", "running", lambda point: point.running),
         ("waiting", "waiting", lambda point: point.waiting),
     ]
-    waited: list[tuple[str, str, Read]] = [
+    waited: list[tuple[str, str, Read[Point]]] = [
         ("half", "median (p50)", lambda point: point.waited_p50),
         ("most", "95 % below (p95)", lambda point: point.waited_p95),
     ]
-    slots: list[tuple[str, str, Read]] = [
+    slots: list[tuple[str, str, Read[Point]]] = [
         ("used", "used", lambda point: point.slots_used),
         ("free", "free", lambda point: point.slots_free),
     ]
@@ -115,8 +117,8 @@ def stack(
     name: str,
     title: str,
     description: str,
-    points: Sequence[Point],
-    series: Sequence[tuple[str, str, Read]],
+    points: Sequence[Step],
+    series: Sequence[tuple[str, str, Read[Step]]],
     say: Callable[[float], str],
     marks: Sequence[LossMark] = (),
     whole: int | None = None,
@@ -146,8 +148,8 @@ def stack(
 def draw_lines(
     name: str,
     title: str,
-    points: Sequence[Point],
-    series: Sequence[tuple[str, str, Read]],
+    points: Sequence[Step],
+    series: Sequence[tuple[str, str, Read[Step]]],
     say: Callable[[float], str],
     whole: int | None = None,
 ) -> HistoryChart:
@@ -167,7 +169,7 @@ def draw_lines(
     return HistoryChart(name, title, peaks, shapes, say(top), say(top / 2), len(points), [], readings)
 
 
-def read_out(points: Sequence[Point], series: Sequence[tuple[str, str, Read]], say: Callable[[float], str]) -> str:
+def read_out(points: Sequence[Step], series: Sequence[tuple[str, str, Read[Step]]], say: Callable[[float], str]) -> str:
     """Return the values of each point as text, one line for each."""
     lines = []
     for point in points:
@@ -193,14 +195,14 @@ def count_of(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def latest(points: Sequence[Point], read: Read, say: Callable[[float], str]) -> str:
+def latest(points: Sequence[Step], read: Read[Step], say: Callable[[float], str]) -> str:
     """Return the last known value."""
     known = [value for point in points if (value := read(point)) is not None]
     return say(known[-1]) if known else "–"
 
 
 def describe_peaks(
-    points: Sequence[Point], series: Sequence[tuple[str, str, Read]], say: Callable[[float], str]
+    points: Sequence[Step], series: Sequence[tuple[str, str, Read[Step]]], say: Callable[[float], str]
 ) -> str:
     sentences = []
     for _, words, read in series:
@@ -211,7 +213,11 @@ def describe_peaks(
 
 def build_axis(history: History) -> list[tuple[str, str, str, str]]:
     """Return the axis labels: position, text, text anchor and time."""
-    begin, seconds = history.points[0].at, history.window.seconds
+    return build_ticks(history.points[0].at, history.window.seconds)
+
+
+def build_ticks(begin: datetime, seconds: float) -> list[tuple[str, str, str, str]]:
+    """Return the labels of an axis that begins at this time and is so many seconds long."""
     marks = []
     for tick in range(TICKS + 1):
         at: datetime = begin + timedelta(seconds=seconds * tick / TICKS)

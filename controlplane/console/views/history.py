@@ -8,18 +8,14 @@ from django.urls import reverse
 
 from controlplane.console.charts.history import build_axis, build_table, draw_charts, format_seconds
 from controlplane.console.page import HOME, render_page, require_reader, show_not_found
+from controlplane.console.selectors.chart_period import WORDS, chosen_window
 from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.core.database.replica import read_past
-from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
+from jobs.history import Dimension
 from jobs.selectors.history import History, KeyHistory, read_histories_by, read_history
 from liveness.selectors.clusters import is_known_cluster
 
 KEYS_SHOWN = 50
-WORDS = {"1h": "hour", "24h": "24 hours", "7d": "7 days"}
-
-
-def chosen_window(request: HttpRequest) -> Window:
-    return WINDOWS.get(request.GET.get("window", ""), WINDOWS[DEFAULT_WINDOW])
 
 
 def present_charts(history: History, cluster: str = "") -> dict[str, Any]:
@@ -28,6 +24,8 @@ def present_charts(history: History, cluster: str = "") -> dict[str, Any]:
     return {
         "window": history.window.name,
         "words": WORDS[history.window.name],
+        "title": f"The last {WORDS[history.window.name]}",
+        "jobs": "" if cluster else reverse("instance:jobs"),
         "windows": [(name, words, f"?{urlencode({'window': name, **scope})}") for name, words in WORDS.items()],
         "is_empty": history.is_empty,
         "charts": [] if history.is_empty else draw_charts(history),
@@ -41,7 +39,7 @@ def present_charts(history: History, cluster: str = "") -> dict[str, Any]:
 @require_reader("job", about_instance=True)
 def show_trends(request: HttpRequest) -> HttpResponse:
     """Show outcomes and durations of jobs by action, tag and cluster."""
-    window, chosen = chosen_window(request), ScopeFilter(request.GET)
+    window, chosen = chosen_window(request.GET), ScopeFilter(request.GET)
     cluster = chosen.cluster_name
     if cluster and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "trends")

@@ -27,10 +27,11 @@ from controlplane.console.presenters.fleet import present_fleet
 from controlplane.console.presenters.maintenance import present_maintenance
 from controlplane.console.presenters.outlook import present_server
 from controlplane.console.presenters.verdict import NOTHING_YET, present_verdict
+from controlplane.console.selectors.chart_period import chosen_window
 from controlplane.console.selectors.filters.jobs import JobListFilter
 from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.console.selectors.recent_activity import list_activity
-from controlplane.console.views.history import chosen_window, present_charts
+from controlplane.console.views.history import present_charts
 from controlplane.core.composed import Composed, compose_query
 from controlplane.core.database.replica import describe_replica
 from jobs import verdict
@@ -60,7 +61,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     if not reaches_instance(reached_namespaces(request)):
         return redirect(f"instance:{list_entries(request.user)[0]}")
     sees = viewable(request.user)
-    window, chosen = chosen_window(request), ScopeFilter(request.GET)
+    window, chosen = chosen_window(request.GET), ScopeFilter(request.GET)
     cluster = chosen.cluster_name
     of_servers = read_servers(cluster) if "server" in sees else None
     # A cluster with servers is known without another query.

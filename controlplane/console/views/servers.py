@@ -27,7 +27,9 @@ from controlplane.console.page import (
 )
 from controlplane.console.presenters.jobs import present_attempt
 from controlplane.console.presenters.outlook import describe_outlook, list_capabilities, present_server, type_words
+from controlplane.console.presenters.server_charts import present_server_charts
 from controlplane.console.presenters.sort_heads import build_sort_heads
+from controlplane.console.selectors.chart_period import ChartPeriod
 from controlplane.console.selectors.filters.servers import SORTED_BY, ServerListFilter
 from controlplane.console.views.overview import present_check, present_listed_server
 from controlplane.console.views.server_config import CONFIGURE, explain_refusal
@@ -41,6 +43,7 @@ from jobs.selectors.servers import (
     servers_by_attention,
     servers_with_held_attempts,
 )
+from jobs.sql import sql
 from jobs.states import AttemptState
 from liveness import states
 from liveness.conf import LivenessSettings, conf
@@ -145,7 +148,10 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     if details is None:
         return show_not_found(request, "server")
     least = 3 * conf().heartbeat_interval
-    beats, outages = beats_with_outages(server, BEATS_SHOWN, details.heartbeat_interval, least)
+    chosen = ChartPeriod.from_address(request.GET, details.now)
+    beats, outages, steps = beats_with_outages(
+        server, BEATS_SHOWN, details.heartbeat_interval, least, sql.read_server_history, **chosen.params(details.now)
+    )
     attempts = attempts_of_server(server) if sees(request, "job") else []
     events = list(reversed(events_of_server(server).order_by("-id")[:50]))
     shown = {
@@ -159,6 +165,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
         "intervals": summarize_intervals(
             beats, details.heartbeat_interval, details.now, details.state in states.MAY_HEARTBEAT, outages
         ),
+        "charts": present_server_charts(details, chosen, steps, events, sees_jobs=sees(request, "job")),
         "drain": present_drain(details),
         "capabilities": list_capabilities(details.capabilities),
         "metrics": [(name.replace("_", " "), value) for name, value in details.metrics.items()],

@@ -177,8 +177,10 @@
     tick();
   }
 
-  // Keep opened <details>, ticked boxes, the chosen tab and shown buttons when the server sends new content.
-  const KEPT = { open: "details", checked: "[type=checkbox]", "aria-selected": "[role=tab]", tabindex: "[role=tab]" };
+  // Keep opened <details>, ticked boxes, typed times, the chosen tab and shown buttons when the server sends new content.
+  const KEPT = {
+    open: "details", checked: "[type=checkbox]", value: ".range input", "aria-selected": "[role=tab]", tabindex: "[role=tab]",
+  };
   const HIDDEN_HERE = "[role=tabpanel], [data-copy], [data-copy-from], .of-selection";
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
     !(node.matches && node.matches(name === "hidden" ? HIDDEN_HERE : KEPT[name] || "no"));

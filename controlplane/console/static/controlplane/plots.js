@@ -1,4 +1,5 @@
-// Charts: a line at the mouse in all charts, the values of its minute, and a click to the jobs of that minute.
+// Charts: a line at the mouse in all charts, the values of its minute, and a click to the jobs of that minute. A drag
+// chooses a range: the charts of a server show it, and the others lead to its jobs.
 (() => {
   "use strict";
   const plots = () => [...document.querySelectorAll(".plot[data-readings]")];
@@ -8,6 +9,8 @@
   tip.setAttribute("role", "tooltip");
   tip.hidden = true;
   document.body.append(tip);
+  let drag = null; // the plot, and the places where the drag began and is now
+  let hasDragged = false; // the click after a drag is none
   const two = (number) => String(number).padStart(2, "0");
 
   function find(event) {
@@ -15,11 +18,70 @@
     if (!plot) return null;
     const readings = plot.dataset.readings.split("\n");
     const box = plot.getBoundingClientRect();
-    const share = (event.clientX - box.left) / box.width;
-    const place = Math.min(readings.length - 1, Math.max(0, Math.floor(share * readings.length)));
-    const start = new Date(Date.parse(plot.dataset.start) + 1000 * plot.dataset.step * place);
-    return { plot, box, place, count: readings.length, words: readings[place], start };
+    const place = placeAt(plot, event.clientX);
+    return { plot, box, place, count: readings.length, words: readings[place], start: timeAt(plot, place) };
   }
+
+  function placeAt(plot, x) {
+    const box = plot.getBoundingClientRect();
+    const count = plot.dataset.readings.split("\n").length;
+    return Math.min(count - 1, Math.max(0, Math.floor(((x - box.left) / box.width) * count)));
+  }
+
+  const timeAt = (plot, place) => new Date(Date.parse(plot.dataset.start) + 1000 * plot.dataset.step * place);
+
+  function go(address, since, until) {
+    const url = new URL(address, location.href);
+    url.searchParams.set("since", since.toISOString().slice(0, 19));
+    url.searchParams.set("until", until.toISOString().slice(0, 19));
+    location.assign(url);
+  }
+
+  function showRange() {
+    const count = drag.plot.dataset.readings.split("\n").length;
+    const [first, last] = [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)];
+    let it = drag.plot.querySelector("rect.at-range");
+    if (!it) {
+      it = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      it.setAttribute("class", "at-range");
+      it.setAttribute("y", "4");
+      it.setAttribute("height", "104");
+      drag.plot.append(it);
+    }
+    it.setAttribute("x", `${(100 * first) / count}%`);
+    it.setAttribute("width", `${(100 * (last - first + 1)) / count}%`);
+  }
+
+  function endDrag() {
+    drag = null;
+    for (const it of document.querySelectorAll("rect.at-range")) it.remove();
+  }
+
+  document.addEventListener("mousedown", (event) => {
+    hasDragged = false;
+    const at = find(event);
+    if (!at || event.button || !(at.plot.dataset.range || at.plot.dataset.jobs)) return;
+    drag = { plot: at.plot, from: at.place, to: at.place };
+    event.preventDefault(); // no text is selected
+  });
+
+  document.addEventListener("mouseup", (event) => {
+    if (!drag) return;
+    const { plot, from } = drag;
+    const to = placeAt(plot, event.clientX);
+    endDrag();
+    if (to === from) return;
+    hasDragged = true;
+    const address = plot.dataset.range || plot.dataset.jobs;
+    go(address, timeAt(plot, Math.min(from, to)), timeAt(plot, Math.max(from, to) + 1));
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && drag) {
+      hasDragged = true;
+      endDrag();
+    }
+  });
 
   function line(plot) {
     let it = plot.querySelector("line.at-mouse");
@@ -39,6 +101,7 @@
   }
 
   document.addEventListener("mousemove", (event) => {
+    if (drag && (drag.to = placeAt(drag.plot, event.clientX)) !== drag.from) showRange();
     const at = find(event);
     if (!at) {
       if (!tip.hidden) hide();
@@ -62,9 +125,7 @@
 
   document.addEventListener("click", (event) => {
     const at = find(event);
-    if (!at || !at.plot.dataset.jobs) return;
-    const moment = (date) => date.toISOString().slice(0, 19);
-    const until = new Date(at.start.getTime() + 1000 * at.plot.dataset.step);
-    location.assign(`${at.plot.dataset.jobs}?since=${moment(at.start)}&until=${moment(until)}`);
+    if (!at || hasDragged || !at.plot.dataset.jobs) return;
+    go(at.plot.dataset.jobs, at.start, timeAt(at.plot, at.place + 1));
   });
 })();
