@@ -234,3 +234,38 @@ def test_a_chart_shows_its_values_at_the_mouse_and_leads_to_the_jobs(site):
     chart.click()
     page.wait_for_url(re.compile(r"/jobs/\?since=[^&]+&until="))
     page.context.close()
+
+
+def test_a_drag_on_a_chart_of_a_server_chooses_the_period_of_its_charts(site):
+    site.running.agent("charted", site.url, "--tags", "charted")
+    job = site.submit("true", tags=["charted"], unmatched="wait")
+    eventually(lambda: site.job(job)["state"] == "COMPLETED")
+    page = site.open()
+    server = site.server_page(page, "charted")
+    site.go(page, server)
+    plot = page.locator(".plot[data-range]").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    first, second = box["x"] + box["width"] * 0.25, box["x"] + box["width"] * 0.75
+
+    def drag():
+        page.mouse.move(first, middle)
+        page.mouse.down()
+        page.mouse.move(second, middle, steps=4)
+        page.locator("rect.at-range").wait_for(state="attached")
+
+    drag()
+    page.keyboard.press("Escape")
+    page.mouse.up()
+    expect(page.locator("rect.at-range")).to_have_count(0)
+    assert "since=" not in page.url
+    drag()
+    page.mouse.up()
+    page.wait_for_url(f"**/{server}?since=*&until=*")
+    expect(page.locator("#charts-range")).to_have_attribute("open", "")
+    page.locator("#charts .windows a", has_text="24 hours").click()
+    page.wait_for_url("**?window=24h#charts")
+    page.locator(".plot[data-jobs]").first.click()
+    page.wait_for_url("**/jobs/?server=*&since=*&until=*")
+    page.context.close()
