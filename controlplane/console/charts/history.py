@@ -15,6 +15,8 @@ from jobs.selectors.history import History, Point
 
 FLOOR = 100
 TICKS = 4
+SHORT = 600
+"""Largest length of an axis whose labels have seconds."""
 Step = TypeVar("Step")
 Read = Callable[[Step], float | None]
 
@@ -221,7 +223,7 @@ def build_ticks(begin: datetime, seconds: float) -> list[tuple[str, str, str, st
     marks = []
     for tick in range(TICKS + 1):
         at: datetime = begin + timedelta(seconds=seconds * tick / TICKS)
-        words = f"{at:%b %d}" if seconds > 86400 else f"{at:%H:%M}"
+        words = f"{at:%b %d}" if seconds > 86400 else f"{at:%H:%M}" if seconds > SHORT else f"{at:%H:%M:%S}"
         marks.append(
             (f"{100 * tick / TICKS:g}%", words, {0: "start", TICKS: "end"}.get(tick, "middle"), at.isoformat())
         )
