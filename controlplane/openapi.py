@@ -18,8 +18,9 @@ PROBLEMS = {
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
     "429": "You are over a limit: `too_many_calls` at once, `too_many_waiting` jobs, `too_many_tag_sets` among them,"
-    " `quota_exceeded` if the jobs would fill more bytes than a token may, `too_many_servers` for a token"
-    " with a limited number of servers. Retry-After gives the seconds to wait.",
+    " `quota_exceeded` if the jobs would fill more bytes than a token may, or exceed a quota"
+    " of the namespace (`field`), `too_many_servers` for a token with a limited number of servers. Retry-After gives"
+    " the seconds to wait.",
     "503": "The control plane is temporarily unavailable. Retry-After gives the seconds to wait, and `code` the reason:"
     " `overloaded` or `database_unavailable` (nothing was changed), `outcome_unknown`, `try_again`."
     " A submission with `require_worker` gets `workers_in_maintenance`, `workers_cordoned` (or draining) or"

@@ -194,6 +194,10 @@ class QuotaExceeded(Problem):
     status = 429
     code = "quota_exceeded"
 
+    def headers(self) -> dict[str, str]:
+        """Return no Retry-After if one call has more `jobs` than the `limit`, because time does not help then."""
+        return {} if self.facts.get("jobs", 0) > self.facts.get("limit", 0) else super().headers()
+
 
 class TryAgain(Problem):
     """The job with this key was just deleted. Send the same call again to create a new one."""

@@ -13,6 +13,9 @@ class Limit(TypedDict):
     running: int | None
     starts: int | None
     per_seconds: float | None
+    max_running: int | None
+    max_waiting: int | None
+    submissions_per_minute: int | None
     note: str
     by: str
     created_at: str

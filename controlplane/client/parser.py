@@ -10,6 +10,7 @@ from controlplane.agent.durations import duration
 from controlplane.agent.options import VERSION
 from controlplane.client import commands, completion, mcp, operator_commands, top
 from controlplane.client.backfill_commands import add_backfills
+from controlplane.client.limits import QUOTAS
 from controlplane.client.watching import EVERY, watched
 
 EXITS = """exit codes: 0 success, 1 the awaited job, execution or batch ended without success, 2 wrong command line,
@@ -247,6 +248,8 @@ def _add_limits(command: Callable[..., Callable[..., Any]], listing: Callable[..
     add("--running", type=whole, metavar="N", help="slots that may be held at once")
     add("--starts", type=whole, metavar="N", help="jobs that may start in the duration of --per")
     add("--per", type=duration, dest="per_seconds", metavar="DURATION")
+    for name, what in QUOTAS.items():
+        add(f"--{name.replace('_', '-')}", type=whole, metavar="N", help=what)
     add("--note", default="", help="reason, recorded with your name and the time")
     _add_namespace(add)
     add = command("delete-limit", operator_commands.delete_limit, "delete the rule of a key or prefix")

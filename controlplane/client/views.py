@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from controlplane.client.limits import QUOTAS
 from controlplane.client.output import Output, time_text
 
 SERVERS = {
@@ -68,6 +69,7 @@ LIMITS = {
     "namespace": lambda rule: rule["namespace"],
     "running": lambda rule: "" if rule["running"] is None else rule["running"],
     "starts": lambda rule: "" if rule["starts"] is None else f"{rule['starts']} in {rule['per_seconds']:g} s",
+    "quotas": lambda rule: ", ".join(f"{name} {rule[name]}" for name in [*QUOTAS][1:] if rule.get(name) is not None),
     "note": lambda rule: rule["note"],
     "by": lambda rule: rule["by"],
     "changed": lambda rule: time_text(rule["changed_at"]),

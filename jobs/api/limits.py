@@ -19,6 +19,7 @@ from jobs.api.serializers.limits import (
     LimitRequest,
     LimitWithKeysAnswer,
     find_pattern_problem,
+    refuse_misplaced,
 )
 from jobs.models import LimitRule
 from jobs.selectors.limits import rule_with_keys
@@ -73,6 +74,7 @@ class LimitView(LimitCall):
         A rule of the namespace `default` counts for the jobs of all namespaces, another one for those of its own.
         """
         body = validate_body(LimitRequest, request.data)
+        refuse_misplaced(self.namespace, pattern, body)
         rule, is_new = limit_rules.set_limit(self.namespace, pattern, body, self.actor)
         return Response(represent(LimitAnswer, rule), status=201 if is_new else 200)
 

@@ -228,6 +228,8 @@ class Migration(migrations.Migration):
                 ('running', models.IntegerField(help_text='Slots of a key that may be held at once.', null=True)),
                 ('starts', models.IntegerField(help_text='Starts of jobs with a key in `per_seconds`.', null=True)),
                 ('per_seconds', models.FloatField(null=True)),
+                ('max_waiting', models.IntegerField(help_text='Jobs that may wait in a namespace at once.', null=True)),
+                ('submissions_per_minute', models.IntegerField(help_text='Jobs that clients may submit to a namespace.', null=True)),
                 ('note', models.TextField(db_default='')),
                 ('by', models.TextField(db_default='', help_text='Actor of the last change.')),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
@@ -236,7 +238,7 @@ class Migration(migrations.Migration):
             options={
                 'default_permissions': (),
                 'constraints': [models.UniqueConstraint(fields=('namespace', 'pattern'), name='limitrule_once'), models.CheckConstraint(condition=models.Q(models.Q(('per_seconds__isnull', True), ('starts__isnull', True)), models.Q(('per_seconds__isnull', False), ('starts__isnull', False)), _connector='OR'), name='limitrule_starts_in_seconds')],
-                'indexes': [models.Index(condition=models.Q(('pattern__regex', '^(action|tag|namespace):')), fields=['pattern'], name='limitrule_by_content')],
+                'indexes': [models.Index(condition=models.Q(('pattern__regex', '^(action|tag|namespace):')), fields=['pattern'], name='limitrule_by_content'), models.Index(condition=models.Q(('max_waiting__isnull', False), ('submissions_per_minute__isnull', False), _connector='OR'), fields=['namespace'], name='limitrule_of_quota')],
             },
         ),
         migrations.CreateModel(

@@ -29,6 +29,8 @@ class LimitRule(models.Model):
     running = models.IntegerField(null=True, help_text="Slots of a key that may be held at once.")
     starts = models.IntegerField(null=True, help_text="Starts of jobs with a key in `per_seconds`.")
     per_seconds = models.FloatField(null=True)
+    max_waiting = models.IntegerField(null=True, help_text="Jobs that may wait in a namespace at once.")
+    submissions_per_minute = models.IntegerField(null=True, help_text="Jobs that clients may submit to a namespace.")
     note = models.TextField(db_default="")
     by = models.TextField(db_default="", help_text="Actor of the last change.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -47,10 +49,21 @@ class LimitRule(models.Model):
         indexes = [
             # A claim checks if there is such a rule.
             models.Index(fields=["pattern"], name="limitrule_by_content", condition=IS_BY_CONTENT),
+            # A submission checks if there is such a rule.
+            models.Index(
+                fields=["namespace"],
+                name="limitrule_of_quota",
+                condition=Q(max_waiting__isnull=False) | Q(submissions_per_minute__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
         return self.pattern
+
+    @property
+    def max_running(self) -> int | None:
+        """Return `running` of a rule of a namespace by its name among the quotas."""
+        return self.running if self.pattern.startswith("namespace:") else None
 
 
 class LimitSlot(models.Model):

@@ -14,7 +14,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain
 from jobs.models import Execution
-from jobs.services import drafts, holds, limits, step_data, stored_bytes
+from jobs.services import drafts, holds, limits, quotas, step_data, stored_bytes
 from jobs.services.execution_rows import ExecutionPlan, build_execution_rows
 from jobs.services.hints import announce_new_work, announce_work
 from jobs.services.refusals import (
@@ -111,7 +111,10 @@ def begin_executions(
     }
     if to_resolve := {row.execution for row in stored if row.place in with_paths}:
         advance_executions(to_resolve, begun=to_resolve)
-    return list(dict.fromkeys(row.execution for row in stored))
+    begun = list(dict.fromkeys(row.execution for row in stored))
+    if is_limited and any(row.has_quota for row in stored):
+        quotas.spend_quotas(plans[0].namespace, len(begun))
+    return begun
 
 
 def begin_without_worker(steps: Iterable[UUID]) -> None:

@@ -19,7 +19,7 @@ from liveness.states import Subject as SubjectType
 
 WAITING_LIMIT, PARKING_TIME = 500_000, 5.0
 """Number of waiting jobs that a new rule parks at once, and the seconds for that. Claims park the others."""
-FIELDS = ("running", "starts", "per_seconds")
+FIELDS = ("running", "starts", "per_seconds", "max_waiting", "submissions_per_minute")
 
 
 @retried_atomic

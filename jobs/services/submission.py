@@ -12,7 +12,7 @@ from jobs.errors import KeyTaken, TryAgain
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
-from jobs.services import executions, holds, limits, stored_bytes, waiting_counts, waiting_tag_sets
+from jobs.services import executions, holds, limits, quotas, stored_bytes, waiting_counts, waiting_tag_sets
 from jobs.services.drafts import is_execution
 from jobs.services.hints import announce_new_work
 from jobs.services.refusals import (
@@ -201,6 +201,8 @@ def store_or_refuse(wanted: Wanted) -> tuple[list[SubmittedJob], dict[str, Worke
     refuse_without_runner(stored, [wanted.runners[row.place] for row in stored])
     if with_steps := [row for row in stored if row.is_execution]:
         begin_without_worker(wanted, with_steps)
+    if wanted.is_limited and any(row.has_quota for row in stored):
+        quotas.spend_quotas(submitter.namespace, len(stored))
     return stored, by_key
 
 

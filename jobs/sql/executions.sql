@@ -7,7 +7,7 @@
 -- takes: executions jsonb, steps jsonb, edges jsonb, runners jsonb, staleness_multiplier float8,
 --   unmatched_after float8, waiting_limit int, tag_sets_limit int, owner uuid
 -- returns: place int, execution uuid, begins uuid|null, missing_worker jsonb|null, waiting bigint, tag_sets bigint, stored bigint,
---   without_worker jsonb|null
+--   without_worker jsonb|null, has_quota bool
 -- row: SubmittedExecution
 -- counted: stored_limit bigint
 with planned as materialized (
@@ -91,7 +91,7 @@ select planned.place, new_executions.id as execution, step.id as begins,
        0::bigint
 -- counted:        + submitter.stored + (select sum(bytes) from byte_changes)
        as stored,
-       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
+       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker, {{has_quota(planned)}} as has_quota
   from planned cross join submitter
   join new_executions on new_executions.id = planned.id
   left join missing_workers on missing_workers.execution = new_executions.id

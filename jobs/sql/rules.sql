@@ -352,6 +352,21 @@ exists (select from jobs_limitrule r
 case when (select {{rules_add_keys}}) and not {{needs_no_worker(j)}}
      then limits_with_rules(j.limits, j.namespace, {{action_names(j)}}, j.required_tags) else j.limits end
 
+-- rule: is_quota(r)
+-- true if rule r has a quota. It is the condition of the index limitrule_of_quota, which is empty without quotas
+(r.max_waiting is not null or r.submissions_per_minute is not null)
+
+-- rule: has_quota(s)
+-- true if there is a quota for the jobs that owner s.owner submits to the namespace s.namespace (null: a trigger does)
+(s.owner is not null and (select exists (select from jobs_limitrule r where {{is_quota(r)}})) and exists (
+    select from jobs_limitrule r
+     where {{is_quota(r)}} and r.namespace in ('default', s.namespace)
+       and r.pattern = any(limit_patterns('namespace:' || s.namespace))))
+
+-- rule: submissions_key
+-- the key of the bucket of submissions to a namespace. Jobs cannot have it
+('namespace:' || %(namespace)s::text || ' submissions')
+
 -- rule: is_limited_by_pattern(j)
 -- true if the `pattern` of a rule in `namespace` is about the action, a tag or the namespace of job j
 (j.kind <> 'CELERY' and not {{needs_no_worker(j)}} and %(namespace)s in ('default', j.namespace)

@@ -29,6 +29,7 @@ from jobs.sql.rows import (
     open_executions,
     propagation,
     queues,
+    quotas,
     rejected_reports,
     reporting,
     retention,
@@ -181,6 +182,8 @@ class JobsStatements(Statements):
     list_queues: Statement[queues.Queue]
     list_largest_queues: Statement[queues.LargestQueue]
     read_queue_rates: Statement[queues.QueueRate]
+    lock_quotas: Statement[quotas.LockedQuotas]
+    spend_quotas: Statement[quotas.SpentQuota]
     recover_attempts: Statement[heartbeats.EndedAttempts]
     lock_jobs_of_superseded_reports: Statement[IdRow]
     store_superseded_reports: Statement[rejected_reports.StoreSupersededReportsRow]

@@ -22,7 +22,7 @@ select set_config('lock_timeout', case when session.lock_wait between interval '
 --   unmatched_after float8, waiting_limit int, tag_sets_limit int, largest int, only_if_clear bool
 -- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, tag_sets bigint, stored bigint, action jsonb,
 --   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]|null,
---   without_worker jsonb|null, on_hold jsonb|null, hold uuid|null, is_parked bool
+--   without_worker jsonb|null, on_hold jsonb|null, hold uuid|null, is_parked bool, has_quota bool
 -- row: SubmittedJob
 -- counted: stored_limit bigint
 with submitted as materialized (
@@ -36,10 +36,10 @@ with submitted as materialized (
 submitters as materialized (
     select s.number as submitter, s.owner, {{waiting_of_owner(s)}} as waiting, {{waiting_tag_sets(s)}} as tag_sets,
            (select count(*) from submitted where coalesce(submitted.submitter, 1) = s.number) as jobs,
-           not %(only_if_clear)s or s.owner is null or token_is_good(s.owner) as is_valid
+           not %(only_if_clear)s or s.owner is null or token_is_good(s.owner) as is_valid, {{has_quota(s)}} as has_quota
 -- counted:          , {{stored_of_owner(s)}} as stored, (
 -- counted:            select sum({{submitted_bytes(submitted)}}) from submitted where coalesce(submitted.submitter, 1) = s.number) as bytes
-      from unnest(%(owners)s::uuid[]) with ordinality as s(owner, number)
+      from unnest(%(owners)s::uuid[], %(namespaces)s::text[]) with ordinality as s(owner, namespace, number)
 ),
 new_jobs as (
     insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, parked_by, {{job_columns}})
@@ -53,7 +53,7 @@ new_jobs as (
            and not exists (select from runners_without_worker r
                             where r.namespace = submitted.namespace and r.required_tags <@ submitted.required_tags)
            and exists (select from submitters s
-                        where s.submitter = coalesce(submitted.submitter, 1) and s.is_valid
+                        where s.submitter = coalesce(submitted.submitter, 1) and s.is_valid and not s.has_quota
                           and coalesce(s.waiting + s.jobs <= %(waiting_limit)s, true)
                           and coalesce(s.tag_sets <= %(tag_sets_limit)s, true)
 -- counted:                           and coalesce(s.stored + s.bytes <= %(stored_limit)s::bigint, true)
@@ -82,7 +82,7 @@ select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submi
                                  case when too_large.payload then 'payload' end], null), '{}') as left_out,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker,
        (select to_jsonb(r) from refusing_holds r where r.place = submitted.place) as on_hold,
-       {{hold_of_new(submitted)}} as hold, new_jobs.parked_by is not null as is_parked
+       {{hold_of_new(submitted)}} as hold, new_jobs.parked_by is not null as is_parked, submitters.has_quota
   from new_jobs join submitted using (id) join submitters on submitters.submitter = coalesce(submitted.submitter, 1)
  cross join lateral (
        select coalesce(octet_length(new_jobs.action::text) > %(largest)s, false) as action,

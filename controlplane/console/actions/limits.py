@@ -1,14 +1,16 @@
 """Operator actions on rules of limits, and the form that sets one."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from django import forms
+from rest_framework.exceptions import ValidationError
 
 from controlplane.console.actions.holds import PERMISSION
 from controlplane.console.actions.maintenance import InstanceAction
 from controlplane.console.actions.servers import OptionalNoteForm
-from jobs.api.serializers.limits import SLOTS_LIMIT, LimitRequest, find_pattern_problem
+from jobs.api.serializers.limits import SLOTS_LIMIT, LimitRequest, find_pattern_problem, refuse_misplaced
+from jobs.services.limit_rules import FIELDS
 
 SET = InstanceAction(
     "set_limit", "Set limit", "The rule acts at once. Running jobs finish, and jobs over the limit wait for a slot.",
@@ -22,7 +24,7 @@ DELETE = InstanceAction(
 class LimitForm(OptionalNoteForm):
     """Form of a rule. `namespaces` are those that the user may limit."""
 
-    field_order = ("pattern", "namespace", "running", "starts", "per_seconds", "note")
+    field_order = ("pattern", "namespace", *FIELDS, "note")
     pattern = forms.CharField(
         label="Key or pattern", max_length=202,
         help_text="A key like stripe, or a pattern like customer:* for each key that begins with customer:",
@@ -39,6 +41,15 @@ class LimitForm(OptionalNoteForm):
     per_seconds = forms.FloatField(
         label="In seconds", required=False, min_value=0.001, help_text="Like 10 starts in 60 seconds."
     )
+
+    max_waiting = forms.IntegerField(
+        label="Waiting jobs", required=False, min_value=0, max_value=SLOTS_LIMIT,
+        help_text="Only for namespace:NAME. More submissions are refused.",
+    )  # fmt: skip
+    submissions_per_minute = forms.IntegerField(
+        label="Submissions a minute", required=False, min_value=1, max_value=SLOTS_LIMIT,
+        help_text="Only for namespace:NAME.",
+    )  # fmt: skip
 
     def __init__(self, *args: Any, namespaces: Iterable[str], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -57,8 +68,11 @@ class LimitForm(OptionalNoteForm):
     def clean(self) -> dict[str, Any]:
         fields: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
-            request = LimitRequest(data={name: fields[name] for name in ("running", "starts", "per_seconds")})
-            if not request.is_valid():
-                for name, problems in request.errors.items():
+            request = LimitRequest(data={name: fields[name] for name in FIELDS})
+            try:
+                request.is_valid(raise_exception=True)
+                refuse_misplaced(fields["namespace"], fields["pattern"], fields)
+            except ValidationError as error:
+                for name, problems in cast(dict[str, Any], error.detail).items():
                     self.add_error(name if name in self.fields else None, [str(one) for one in problems])
         return fields

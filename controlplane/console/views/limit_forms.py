@@ -41,9 +41,7 @@ def set_rule(request: HttpRequest) -> HttpResponse:
             would=1, total=1,
         )  # fmt: skip
     given = form.cleaned_data
-    # Fields of the rule that the form does not show stay as they are.
-    kept = {name: getattr(rule, name) for name in limit_rules.FIELDS} if rule else {}
-    limit_rules.set_limit(given["namespace"], given["pattern"], {**kept, **given}, request_actor(request))
+    limit_rules.set_limit(given["namespace"], given["pattern"], given, request_actor(request))
     messages.success(request, f"Limit of {given['pattern']} set.")
     return redirect("instance:limits")
 

@@ -67,10 +67,15 @@ def present_key(row: UsedLimitKey, hold: Any, now: Any) -> dict[str, Any]:
 
 def present_rule(rule: LimitRule, now: Any) -> dict[str, Any]:
     starts = f"{rule.starts:,} in {rule.per_seconds:g} s" if rule.starts is not None else ""
+    quotas = [
+        *([f"{rule.max_waiting:,} waiting"] if rule.max_waiting is not None else []),
+        *([f"{rule.submissions_per_minute:,} submissions a minute"] if rule.submissions_per_minute is not None else []),
+    ]
     named = {"pattern": rule.pattern, "namespace": rule.namespace}
     return {
         "it": rule,
         "starts": starts,
+        "quotas": ", ".join(quotas),
         "changed": time_since(rule.changed_at, now),
         "change": link_to_page("limit_set", **named),
         "delete": link_to_page("limit_delete", **named),

@@ -12,7 +12,9 @@ from controlplane.core.paging import PageFilter
 from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, TimeField, WholeField
 from jobs.models import LimitRule
 from jobs.models.limits import RESERVED
+from liveness.models import DEFAULT_NAMESPACE
 
+QUOTAS = ("max_waiting", "submissions_per_minute")
 KEYS_LIMIT, KEY_LENGTH, SLOTS_LIMIT = 4, 200, 1_000_000
 
 
@@ -97,20 +99,58 @@ class LimitRequest(StrictSerializer):
         help_text="Jobs with the key that may start in `per_seconds`, also all at once.",
     )  # fmt: skip
     per_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
+    max_running = WholeField(
+        required=False, allow_null=True, min_value=0, max_value=SLOTS_LIMIT,
+        help_text="Only for `namespace:NAME`: another name of `running`.",
+    )  # fmt: skip
+    max_waiting = WholeField(
+        required=False, allow_null=True, min_value=0, max_value=SLOTS_LIMIT,
+        help_text="Only for `namespace:NAME`: jobs that may wait in the namespace. More are refused with 429.",
+    )  # fmt: skip
+    submissions_per_minute = WholeField(
+        required=False, allow_null=True, min_value=1, max_value=SLOTS_LIMIT,
+        help_text="Only for `namespace:NAME`: jobs and executions that clients may submit in a minute.",
+    )  # fmt: skip
     note = NoteField()
 
     def validate(self, rule: dict[str, Any]) -> dict[str, Any]:
+        max_running = rule.get("max_running")
+        if max_running is not None:
+            if rule.get("running", max_running) not in (max_running, None):
+                raise serializers.ValidationError({"max_running": ["It is the same as running. Give one of them."]})
+            rule["running"] = max_running
         if (rule.get("starts") is None) != (rule.get("per_seconds") is None):
             raise serializers.ValidationError({"starts": ["Give starts and per_seconds together."]})
-        if rule.get("running") is None and rule.get("starts") is None:
-            raise serializers.ValidationError("Give running, or starts and per_seconds.")
+        if all(rule.get(name) is None for name in ("running", "starts", *QUOTAS)):
+            raise serializers.ValidationError("Give running, starts and per_seconds, or a quota of a namespace.")
         return rule
 
 
+def refuse_misplaced(namespace: str, pattern: str, rule: Mapping[str, Any]) -> None:
+    """Raise ValidationError if the rule of a pattern has a quota but no namespace, or is about another namespace."""
+    if not pattern.startswith("namespace:"):
+        for name in ("max_running", *QUOTAS):
+            if rule.get(name) is not None:
+                raise serializers.ValidationError({name: ["Only a rule for `namespace:NAME` takes it."]})
+    elif namespace != DEFAULT_NAMESPACE and not matches(pattern, f"namespace:{namespace}"):
+        raise serializers.ValidationError(
+            {"pattern": [f"A rule of {namespace} limits its own jobs only: use namespace:{namespace}."]}
+        )
+
+
+def matches(pattern: str, key: str) -> bool:
+    return key.startswith(pattern[:-1]) if pattern.endswith(":*") else key == pattern
+
+
 class LimitAnswer(ModelAnswer):
+    max_running = serializers.IntegerField(allow_null=True, help_text="`running` of a rule for a namespace.")
+
     class Meta:
         model = LimitRule
-        fields = ("pattern", "namespace", "running", "starts", "per_seconds", "note", "by", "created_at", "changed_at")
+        fields = (
+            "pattern", "namespace", "running", "starts", "per_seconds",
+            "max_running", "max_waiting", "submissions_per_minute", "note", "by", "created_at", "changed_at",
+        )  # fmt: skip
 
 
 class LimitKeyAnswer(serializers.Serializer):

@@ -14,6 +14,7 @@ class SubmittedExecution(NamedTuple):
     tag_sets: int
     stored: int
     without_worker: str | None
+    has_quota: bool
 
 
 class StepToRestart(NamedTuple):

@@ -27,3 +27,4 @@ class SubmittedJob(NamedTuple):
     on_hold: str | None
     hold: UUID | None
     is_parked: bool
+    has_quota: bool

@@ -84,3 +84,15 @@ def test_a_key_on_hold_is_marked_and_counts_its_jobs(operator, submit):
     page = operator.get(reverse("instance:limits")).content.decode()
     assert "On hold" in page and "the service is down" in page and "<small>on hold</small>" in page
     assert f"holds/{held.pk}/release/" in page
+
+
+def test_quotas_of_a_namespace_are_set_by_the_form_and_shown_on_the_page(operator):
+    form, quotas = reverse("instance:limit_set"), {"max_waiting": "1000", "submissions_per_minute": "60"}
+    assert "Only a rule for" in operator.post(form, {**GIVEN, **quotas}).content.decode()
+    assert not LimitRule.objects.exists()
+    given = {**GIVEN, **quotas, "pattern": "namespace:red", "running": ""}
+    assert operator.post(form, given).status_code == 302
+    rule = LimitRule.objects.get()
+    assert (rule.running, rule.max_waiting, rule.submissions_per_minute) == (None, 1000, 60)
+    assert "1,000 waiting, 60 submissions a minute" in operator.get(reverse("instance:limits")).content.decode()
+    assert 'value="1000"' in operator.get(f"{form}?pattern=namespace:red&namespace=default").content.decode()

@@ -279,10 +279,14 @@ def test_rules_of_limits_are_set_listed_and_deleted(plane, run):
     words = ("--running", "2", "--starts", "10", "--per", "1m", "--note", "n")
     assert run("set-limit", "customer:*", *words) == (0, "customer:*\n", "")
     assert plane.calls[-1].body == {"running": 2, "starts": 10, "per_seconds": 60, "note": "n"}
-    plane.answers["GET", "/limits"] = [listed(rule)]
+    plane.answers["PUT", "/limits/namespace%3Ared"] = [Say(201, rule)]
+    assert run("set-limit", "namespace:red", "--max-waiting", "9", "--submissions-per-minute", "60")[0] == 0
+    quotas = {"max_waiting": 9, "submissions_per_minute": 60}
+    assert plane.calls[-1].body == {"running": None, "starts": None, "per_seconds": None, "note": "", **quotas}
+    plane.answers["GET", "/limits"] = [listed({**rule, "max_waiting": 9})]
     code, out, _ = run("limits")
     assert code == 0
-    assert "10 in 60 s" in out
+    assert "10 in 60 s" in out and "max_waiting 9" in out
     plane.answers["DELETE", path] = [Say(204, None)]
     assert run("delete-limit", "customer:*") == (0, "", "")
 

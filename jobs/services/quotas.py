@@ -1,0 +1,35 @@
+"""Quotas of namespaces: how many jobs wait in one, and how many its clients submit in a minute.
+
+They are fields of the rules `namespace:NAME`. A submission to a namespace with a quota is counted at the end of its
+transaction, one after the other. So a submission that is refused, or that repeats an earlier one, is not counted.
+"""
+
+import math
+
+from controlplane.core.prepared import fetch_prepared_rows
+from jobs.errors import QuotaExceeded
+from jobs.sql import sql
+
+
+def spend_quotas(namespace: str, jobs: int) -> None:
+    """Count a submission of jobs that this transaction has stored. Raises QuotaExceeded, with the field of the rule."""
+    for row in fetch_prepared_rows(sql.spend_quotas.after(sql.lock_quotas), namespace=namespace, jobs=jobs):
+        most, rate, left = row.max_waiting, row.submissions_per_minute, row.left_over
+        if most is not None and row.waiting > most:
+            raise QuotaExceeded(
+                f"The namespace {namespace} lets {most} jobs wait (max_waiting), and the call has {jobs}. Submit"
+                f" {'fewer at once' if jobs > most else 'again when some of the waiting ones have started'}.",
+                field="max_waiting",
+                limit=most,
+                jobs=jobs,
+            )
+        if rate is not None and left is not None and jobs > left:
+            is_small = jobs <= rate
+            raise QuotaExceeded(
+                f"The namespace {namespace} takes {rate} jobs in a minute (submissions_per_minute), and the call has"
+                f" {jobs}. Submit {'again later' if is_small else 'fewer at once'}.",
+                field="submissions_per_minute",
+                limit=rate,
+                jobs=jobs,
+                **({"retry_after": math.ceil((jobs - left) * 60 / rate)} if is_small else {}),
+            )
