@@ -16,6 +16,8 @@ class Limit(TypedDict):
     max_running: int | None
     max_waiting: int | None
     submissions_per_minute: int | None
+    fair: bool | None
+    weight: int | None
     note: str
     by: str
     created_at: str

@@ -9,7 +9,7 @@ from typing import Any
 from controlplane.client import views
 from controlplane.client.asynchronous import Client
 from controlplane.client.command_parts import call_each, parse_json, show_one
-from controlplane.client.limits import QUOTAS
+from controlplane.client.limits import OPTIONAL
 from controlplane.client.output import Output
 from controlplane.client.short_ids import find_execution, find_hold, find_job, find_server, find_trigger
 
@@ -17,7 +17,7 @@ HELD = ("action", "tag", "limit", "queue", "namespace", "execution", "trigger")
 
 
 def set_limit(client: Client, given: Namespace, out: Output) -> int:
-    names = ("running", "starts", "per_seconds", *QUOTAS, "note", "namespace")
+    names = ("running", "starts", "per_seconds", *OPTIONAL, "note", "namespace")
     rule = client.set_limit(given.pattern, **{name: getattr(given, name) for name in names})
     out.document(rule) if out.is_json else out.line(rule["pattern"])
     return 0

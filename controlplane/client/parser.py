@@ -250,6 +250,8 @@ def _add_limits(command: Callable[..., Callable[..., Any]], listing: Callable[..
     add("--per", type=duration, dest="per_seconds", metavar="DURATION")
     for name, what in QUOTAS.items():
         add(f"--{name.replace('_', '-')}", type=whole, metavar="N", help=what)
+    add("--fair", action=argparse.BooleanOptionalAction, help="whether keys take turns")
+    add("--weight", type=whole, metavar="N", help="starts of a fair key where others get one")
     add("--note", default="", help="reason, recorded with your name and the time")
     _add_namespace(add)
     add = command("delete-limit", operator_commands.delete_limit, "delete the rule of a key or prefix")

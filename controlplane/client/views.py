@@ -70,6 +70,8 @@ LIMITS = {
     "running": lambda rule: "" if rule["running"] is None else rule["running"],
     "starts": lambda rule: "" if rule["starts"] is None else f"{rule['starts']} in {rule['per_seconds']:g} s",
     "quotas": lambda rule: ", ".join(f"{name} {rule[name]}" for name in [*QUOTAS][1:] if rule.get(name) is not None),
+    "fair": lambda rule: {True: "yes", False: "no"}.get(rule.get("fair"), ""),
+    "weight": lambda rule: rule.get("weight") or "",
     "note": lambda rule: rule["note"],
     "by": lambda rule: rule["by"],
     "changed": lambda rule: time_text(rule["changed_at"]),

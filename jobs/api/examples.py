@@ -37,6 +37,11 @@ LIMIT = OpenApiExample(
     {"running": 2, "starts": 10, "per_seconds": 1, "note": "their server is small"},
     request_only=True,
 )
+FAIR_LIMIT = OpenApiExample(
+    "Customers take turns",
+    {"fair": True, "note": "one of them submits very many jobs"},
+    request_only=True,
+)
 EXECUTION = OpenApiExample(
     "Two steps, and a hook that runs after a failure",
     {

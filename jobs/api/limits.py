@@ -63,7 +63,7 @@ class LimitView(LimitCall):
 
     @extend_schema(
         parameters=[NamespaceQuery], request=LimitRequest, responses={200: LimitAnswer, 201: LimitAnswer},
-        examples=[examples.LIMIT],
+        examples=[examples.LIMIT, examples.FAIR_LIMIT],
     )  # fmt: skip
     def put(self, request: Request, pattern: str) -> Response:
         """Set the rule of a key, or of each key under a prefix (`customer:*`). It acts at once.

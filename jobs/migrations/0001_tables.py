@@ -46,7 +46,23 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='LimitTurn',
+            name='FairTurn',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.TextField()),
+                ('required_tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), size=None)),
+                ('priority', models.IntegerField()),
+                ('key', models.TextField()),
+                ('turn', models.FloatField()),
+                ('at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
+            ],
+            options={
+                'default_permissions': (),
+                'constraints': [models.UniqueConstraint(fields=('namespace', 'required_tags', 'priority', 'key'), name='fairturn_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='LimitRecheck',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('key', models.TextField()),
@@ -230,6 +246,8 @@ class Migration(migrations.Migration):
                 ('per_seconds', models.FloatField(null=True)),
                 ('max_waiting', models.IntegerField(help_text='Jobs that may wait in a namespace at once.', null=True)),
                 ('submissions_per_minute', models.IntegerField(help_text='Jobs that clients may submit to a namespace.', null=True)),
+                ('fair', models.BooleanField(help_text='True: keys take turns.', null=True)),
+                ('weight', models.IntegerField(help_text='Starts of a fair key in the time in which others get one.', null=True)),
                 ('note', models.TextField(db_default='')),
                 ('by', models.TextField(db_default='', help_text='Actor of the last change.')),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
@@ -238,7 +256,7 @@ class Migration(migrations.Migration):
             options={
                 'default_permissions': (),
                 'constraints': [models.UniqueConstraint(fields=('namespace', 'pattern'), name='limitrule_once'), models.CheckConstraint(condition=models.Q(models.Q(('per_seconds__isnull', True), ('starts__isnull', True)), models.Q(('per_seconds__isnull', False), ('starts__isnull', False)), _connector='OR'), name='limitrule_starts_in_seconds')],
-                'indexes': [models.Index(condition=models.Q(('pattern__regex', '^(action|tag|namespace):')), fields=['pattern'], name='limitrule_by_content'), models.Index(condition=models.Q(('max_waiting__isnull', False), ('submissions_per_minute__isnull', False), _connector='OR'), fields=['namespace'], name='limitrule_of_quota')],
+                'indexes': [models.Index(condition=models.Q(('pattern__regex', '^(action|tag|namespace):')), fields=['pattern'], name='limitrule_by_content'), models.Index(condition=models.Q(('fair', True)), fields=['pattern'], name='limitrule_fair'), models.Index(condition=models.Q(('max_waiting__isnull', False), ('submissions_per_minute__isnull', False), _connector='OR'), fields=['namespace'], name='limitrule_of_quota')],
             },
         ),
         migrations.CreateModel(
@@ -401,6 +419,7 @@ class Migration(migrations.Migration):
                 ('limits', models.JSONField(help_text='Slots that it needs, by key.', null=True)),
                 ('parked_by', models.JSONField(help_text='Reason why it waits: `limit`, `hold` or `max_parallel`. Null if it can be claimed.', null=True)),
                 ('worker_slots', models.IntegerField(db_default=1, help_text='Slots of its worker that an attempt holds.')),
+                ('turn', models.FloatField(db_default=0, help_text='Its place among the jobs of fair keys, from 1. 0: it has no fair key, or no turn yet.')),
                 ('isolation', models.TextField(help_text='Process that its code must have; null: the worker decides.', null=True)),
                 ('deadline_seconds', models.FloatField(null=True)),
                 ('deadline_at', models.DateTimeField(help_text='Its creation and `deadline_seconds`.', null=True)),
@@ -625,7 +644,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])), name='job_to_claim'),
+            index=models.Index(models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])), name='job_to_claim'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
@@ -793,7 +812,7 @@ class Migration(migrations.Migration):
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
-            trigger=pgtrigger.compiler.Trigger(name='pass_turn', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.limits IS NOT NULL AND OLD.state = 'PENDING' AND NEW.state NOT IN ('PENDING', 'CLAIMED'))", func='INSERT INTO jobs_limitturn (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;', hash='7e950c8cd208da205189e917b81b41242a08a304', operation='UPDATE OF "state"', pgid='pgtrigger_pass_turn_a898e', table='jobs_workerjob', when='AFTER')),
+            trigger=pgtrigger.compiler.Trigger(name='recheck_limits', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.limits IS NOT NULL AND OLD.state = 'PENDING' AND NEW.state NOT IN ('PENDING', 'CLAIMED'))", func='INSERT INTO jobs_limitrecheck (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;', hash='023f15d11b3adc85c170d81aae06a0eef1cd937f', operation='UPDATE OF "state"', pgid='pgtrigger_recheck_limits_3df34', table='jobs_workerjob', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',

@@ -257,7 +257,7 @@ BEGIN
                       WHERE EXISTS (
                             SELECT FROM jobs_limitrule r
                              WHERE r.pattern = ANY(limit_patterns(key)) AND r.namespace IN ('default', of_namespace)
-                               AND (r.running IS NOT NULL OR r.starts IS NOT NULL))), '{}'),
+                               AND (r.running IS NOT NULL OR r.starts IS NOT NULL OR r.fair))), '{}'),
         '{}');
 END
 $$;
@@ -311,8 +311,22 @@ RETURNS jsonb LANGUAGE sql STABLE AS $$
      WHERE coalesce($3 <= clock_timestamp(), true)
        AND EXISTS (SELECT FROM jobs_limitrule r
                     WHERE r.pattern = ANY(limit_patterns(keys.key)) AND r.namespace IN ('default', $2)
-                      AND (r.running IS NOT NULL OR r.starts IS NOT NULL))
+                      AND (r.running IS NOT NULL OR r.starts IS NOT NULL OR r.fair))
      ORDER BY place LIMIT 1
+$$;
+"""
+FAIR_WEIGHT = """
+-- Return the weight of a fair key for the jobs of a namespace, or null: the key is not fair. The most specific rule
+-- counts, field by field, and of two with the same pattern that of the namespace itself.
+CREATE FUNCTION fair_weight(key text, of_namespace text) RETURNS int LANGUAGE sql STABLE AS $$
+    WITH rules AS MATERIALIZED (
+        SELECT r.fair, r.weight, place, r.namespace = 'default' AS is_shared
+          FROM unnest(limit_patterns($1)) WITH ORDINALITY AS patterns (pattern, place)
+          JOIN jobs_limitrule r ON r.pattern = patterns.pattern
+         WHERE r.namespace IN ('default', $2)
+    )
+    SELECT coalesce((SELECT rules.weight FROM rules WHERE rules.weight IS NOT NULL ORDER BY place, is_shared LIMIT 1), 1)
+     WHERE (SELECT rules.fair FROM rules WHERE rules.fair IS NOT NULL ORDER BY place, is_shared LIMIT 1)
 $$;
 """
 GRANT_SLOTS = """
@@ -375,6 +389,7 @@ FUNCTIONS = {
     "limits_of(text, text)": LIMITS_OF,
     "limit_room(text, text)": LIMIT_ROOM,
     "parked_at_submission(jsonb, text, timestamptz)": PARKED_AT_SUBMISSION,
+    "fair_weight(text, text)": FAIR_WEIGHT,
     "grant_slots(uuid[], jsonb[], text)": GRANT_SLOTS,
     "time_in_message(timestamptz)": TIME_IN_MESSAGE,
     "error_in_message(jsonb)": ERROR_IN_MESSAGE,

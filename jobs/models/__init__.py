@@ -12,7 +12,7 @@ from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.holds import Hold
 from jobs.models.jobs import WorkerJob
-from jobs.models.limits import LimitBucket, LimitRule, LimitSlot, LimitTurn, named_limits
+from jobs.models.limits import FairTurn, LimitBucket, LimitRecheck, LimitRule, LimitSlot, named_limits
 from jobs.models.signals import Signal
 from jobs.models.stored import StoredBytes
 from jobs.models.taken import TakenAttempt
@@ -29,15 +29,16 @@ __all__ = [
     "BatchItem",
     "Execution",
     "ExecutionEvent",
+    "FairTurn",
     "HistoryEntry",
     "HistoryWatermark",
     "Hold",
     "Incident",
     "LateReport",
     "LimitBucket",
+    "LimitRecheck",
     "LimitRule",
     "LimitSlot",
-    "LimitTurn",
     "LogLine",
     "Signal",
     "StepDependency",

@@ -109,6 +109,9 @@ class WorkerJob(models.Model):
         help_text="Reason why it waits: `limit`, `hold` or `max_parallel`. Null if it can be claimed.",
     )
     worker_slots = models.IntegerField(db_default=1, help_text="Slots of its worker that an attempt holds.")
+    turn = models.FloatField(
+        db_default=0, help_text="Its place among the jobs of fair keys, from 1. 0: it has no fair key, or no turn yet."
+    )
     isolation = models.TextField(null=True, help_text="Process that its code must have; null: the worker decides.")
     deadline_seconds = models.FloatField(null=True)
     deadline_at = models.DateTimeField(null=True, help_text="Its creation and `deadline_seconds`.")
@@ -192,6 +195,7 @@ class WorkerJob(models.Model):
                 "namespace",
                 "required_tags",
                 F("priority").desc(),
+                "turn",
                 "available_at",
                 "id",
                 name="job_to_claim",
@@ -303,15 +307,15 @@ class WorkerJob(models.Model):
                 states.JOB_INITIAL,
                 or_begins="NEW.is_kept AND NEW.state = 'COMPLETED'",
             ),
-            # A waiting job that leaves passes its turn on to the other jobs of its keys.
+            # The other jobs of its keys may start now, if a waiting job leaves.
             pgtrigger.Trigger(
-                name="pass_turn",
+                name="recheck_limits",
                 operation=pgtrigger.UpdateOf("state"),
                 when=pgtrigger.After,
                 condition=pgtrigger.Condition(
                     "OLD.limits IS NOT NULL AND OLD.state = 'PENDING' AND NEW.state NOT IN ('PENDING', 'CLAIMED')"
                 ),
-                func="INSERT INTO jobs_limitturn (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;",
+                func="INSERT INTO jobs_limitrecheck (key) SELECT jsonb_object_keys(OLD.limits); RETURN NULL;",
             ),
             # The notifications are written in the transaction of the end, whatever ends the job.
             pgtrigger.Trigger(

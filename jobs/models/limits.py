@@ -1,5 +1,6 @@
-"""Models of limits: rules, the slots that attempts hold, spent starts, and keys to look at again."""
+"""Models of limits: rules, slots that attempts hold, spent starts, turns of fair keys, and keys to look at again."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -31,6 +32,8 @@ class LimitRule(models.Model):
     per_seconds = models.FloatField(null=True)
     max_waiting = models.IntegerField(null=True, help_text="Jobs that may wait in a namespace at once.")
     submissions_per_minute = models.IntegerField(null=True, help_text="Jobs that clients may submit to a namespace.")
+    fair = models.BooleanField(null=True, help_text="True: keys take turns.")
+    weight = models.IntegerField(null=True, help_text="Starts of a fair key in the time in which others get one.")
     note = models.TextField(db_default="")
     by = models.TextField(db_default="", help_text="Actor of the last change.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -49,6 +52,8 @@ class LimitRule(models.Model):
         indexes = [
             # A claim checks if there is such a rule.
             models.Index(fields=["pattern"], name="limitrule_by_content", condition=IS_BY_CONTENT),
+            # A claim of jobs with limits checks if there is such a rule.
+            models.Index(fields=["pattern"], name="limitrule_fair", condition=Q(fair=True)),
             # A submission checks if there is such a rule.
             models.Index(
                 fields=["namespace"],
@@ -105,7 +110,30 @@ class LimitBucket(models.Model):
         return f"{self.key}: {self.tokens:g}"
 
 
-class LimitTurn(models.Model):
+class FairTurn(models.Model):
+    """Turn of the last job of a fair key in the queue of a namespace, required tags and a priority.
+
+    The row with the empty key has the current turn of the queue: the highest turn of a job that a worker was given.
+    """
+
+    namespace = models.TextField()
+    required_tags = ArrayField(models.TextField())
+    priority = models.IntegerField()
+    key = models.TextField()
+    turn = models.FloatField()
+    at = models.DateTimeField(db_default=ClockTimestamp())
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "required_tags", "priority", "key"], name="fairturn_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.turn:g}"
+
+
+class LimitRecheck(models.Model):
     """Key whose parked jobs may start now, because a slot was freed or a waiting job left.
 
     It is written in the transaction of the cause and deleted by the look at the parked jobs (services/limits.py). So a

@@ -91,7 +91,7 @@ def change_job(
         row.pending_observed = ObservedNow()
         fields |= {"required_tags", "pending_observed"}
         limit_tag_sets(row, client)
-    fields |= pass_turns(row, keys, fields)
+    fields |= recheck_keys(row, keys, fields)
     before = stored_size(job) if "payload" in old else 0
     row.save(update_fields=sorted(fields))
     if fields & {"limits", "tags"}:
@@ -108,19 +108,20 @@ def read_field(row: WorkerJob, name: str) -> Any:
     return named_limits(row.limits) if name == "limits" else getattr(row, name)
 
 
-def pass_turns(row: WorkerJob, keys: Set[str], changed: Set[str]) -> set[str]:
+def recheck_keys(row: WorkerJob, keys: Set[str], changed: Set[str]) -> set[str]:
     """Unpark a job whose place among the jobs of its old and new keys changes, and return the fields to save.
 
     The settlement after the commit parks it again if it has no slot.
     """
     if not keys or not changed & {"limits", "priority", "available_at", "tags"}:
         return set()
-    sql.note_turns.fetch_rows(keys=sorted(keys))
+    sql.note_rechecks.fetch_rows(keys=sorted(keys))
+    row.turn = 0  # a fair key takes a turn again
     parked_by = row.parked_by or {}
     if "limit" not in parked_by and not ("hold" in parked_by and "limits" in changed):
-        return set()
+        return {"turn"}
     row.parked_by = None
-    return {"parked_by"}
+    return {"parked_by", "turn"}
 
 
 def lock_waiting_job(job: UUID, owner: UUID | None) -> WorkerJob:

@@ -20,17 +20,19 @@ KNOWN_FOR = 1.0
 """Seconds after which a claim reads a queue from its beginning again."""
 SETS_KEPT_FOR = 60.0
 """Seconds after which the sets of tags of a server's claims are read again, because many may have no jobs any more."""
-SETS_LIMIT, PRIORITIES_LIMIT = 30, 8
-"""Largest number of remembered tag sets of a server, and of priorities of a set. Others are read from the beginning."""
+SETS_LIMIT, PARTS_LIMIT = 30, 8
+"""Largest number of remembered tag sets of a server, and of floors of a set. Others are read from the beginning."""
 SERVERS_LIMIT, QUEUES_LIMIT = 20_000, 20_000
 
 TagSet = tuple[str, ...]
-BEGINNING = ("-infinity", str(UUID(int=0)))
+Part = tuple[int, bool]
+"""Priority, and True for the jobs of fair keys that have a turn."""
+BEGINNINGS = {False: (0.0, "-infinity", str(UUID(int=0))), True: (1.0, "-infinity", str(UUID(int=0)))}
 
 
 class Floor(NamedTuple):
-    position: tuple[str, str]
-    """Time and id of the oldest waiting job, as the database writes them."""
+    position: tuple[float, str, str]
+    """Turn, time and id of the first waiting job, as the database writes them."""
     read_at: float
     """Time of the last claim that read the queue from its beginning."""
 
@@ -48,8 +50,9 @@ class Known(NamedTuple):
 
     text: str
     """The sets of tags and their floors, as the statement takes them."""
-    read_at: dict[tuple[TagSet, int], float]
-    """Time when each queue was last read from its beginning. It is now if this claim does so."""
+    read_at: dict[tuple[TagSet, Part], float]
+    """Time when each part of a queue was last read from its beginning. It is now if this claim does so."""
+    begun_at: float
     since: float | None
     """Time since which these sets are known."""
 
@@ -58,7 +61,7 @@ class ClaimFloors:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._met: OrderedDict[UUID, MetSets] = OrderedDict()
-        self._queues: dict[tuple[str, TagSet], dict[int, Floor]] = {}
+        self._queues: dict[tuple[str, TagSet], dict[Part, Floor]] = {}
         self._reset_at = -math.inf
 
     def reset(self) -> None:
@@ -69,17 +72,18 @@ class ClaimFloors:
         """Return the knowledge about the queues of a server. A claim calls this when it begins."""
         now, met = time.monotonic(), self._met.get(server)
         if met is None or now - met.since > SETS_KEPT_FOR:
-            return Known("[]", {}, None)
+            return Known("[]", {}, now, None)
         known, read_at = [], {}
         for tags in met.sets:
             places = []
-            for priority, floor in list(self._queues.get((met.namespace, tags), {}).items()):
+            for part, floor in list(self._queues.get((met.namespace, tags), {}).items()):
                 is_fresh = floor.read_at > self._reset_at and now - floor.read_at < KNOWN_FOR
-                at, id = floor.position if is_fresh else BEGINNING
-                read_at[tags, priority] = floor.read_at if is_fresh else now
-                places.append({"priority": priority, "at": at, "id": id})
+                priority, is_fair = part
+                turn, at, id = floor.position if is_fresh else BEGINNINGS[is_fair]
+                read_at[tags, part] = floor.read_at if is_fresh else now
+                places.append({"priority": priority, "fair": is_fair, "turn": turn, "at": at, "id": id})
             known.append({"tags": tags, "floors": places})
-        return Known(write_json(known).decode(), read_at, met.since)
+        return Known(write_json(known).decode(), read_at, now, met.since)
 
     def learn(self, server: UUID, known: Known, seen: str) -> None:
         """Remember what a claim has seen. `known` is the knowledge with which it began."""
@@ -93,19 +97,24 @@ class ClaimFloors:
                 self._met.popitem(last=False)
             if len(self._queues) > QUEUES_LIMIT:
                 self._queues.clear()
-            for tags, priority, at, id in places["floors"] or ():
-                queue, read_at = self._queue(namespace, tags), known.read_at[tuple(tags), priority]
-                # Another claim may have read the queue from its beginning since then, and so have seen more.
-                if priority not in queue or queue[priority].read_at <= read_at:
-                    queue[priority] = Floor((at, id), read_at)
+            for tags, priority, is_fair, turn, at, id in places["floors"] or ():
+                part = (priority, is_fair)
+                read_at = known.read_at.get((tuple(tags), part), known.begun_at)
+                self._remember(namespace, tags, part, Floor((turn, at, id), read_at))
             for tags, priority in places["found"] or ():
-                queue = self._queue(namespace, tags)
-                if priority not in queue:
-                    if len(queue) >= PRIORITIES_LIMIT:
-                        del queue[min(queue, key=lambda one: queue[one].read_at)]
-                    queue[priority] = Floor(BEGINNING, -math.inf)
+                if (priority, False) not in self._queue(namespace, tags):
+                    self._remember(namespace, tags, (priority, False), Floor(BEGINNINGS[False], -math.inf))
 
-    def _queue(self, namespace: str, tags: Iterable[str]) -> dict[int, Floor]:
+    def _remember(self, namespace: str, tags: Iterable[str], part: Part, floor: Floor) -> None:
+        queue = self._queue(namespace, tags)
+        # Another claim may have read the queue from its beginning since then, and so have seen more.
+        if part in queue and queue[part].read_at > floor.read_at:
+            return
+        if part not in queue and len(queue) >= PARTS_LIMIT:
+            del queue[min(queue, key=lambda one: queue[one].read_at)]
+        queue[part] = floor
+
+    def _queue(self, namespace: str, tags: Iterable[str]) -> dict[Part, Floor]:
         return self._queues.setdefault((namespace, tuple(tags)), {})
 
 

@@ -140,7 +140,7 @@ def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
     waiting = WorkerJob.objects.filter(
         state=JobState.PENDING, namespace=server.namespace, required_tags__contained_by=server.tags
     ).exclude(kind=JobKind.CELERY)
-    in_order = waiting.order_by("-priority", "available_at", "pk").values_list("pk", flat=True)
+    in_order = waiting.order_by("-priority", "turn", "available_at", "pk").values_list("pk", flat=True)
     next_ones = list(in_order[: CANDIDATES_LIMIT + limit])
     good: list[UUID] = []
     for first in range(0, len(next_ones), limit):

@@ -19,7 +19,7 @@ from liveness.states import Subject as SubjectType
 
 WAITING_LIMIT, PARKING_TIME = 500_000, 5.0
 """Number of waiting jobs that a new rule parks at once, and the seconds for that. Claims park the others."""
-FIELDS = ("running", "starts", "per_seconds", "max_waiting", "submissions_per_minute")
+FIELDS = ("running", "starts", "per_seconds", "max_waiting", "submissions_per_minute", "fair", "weight")
 
 
 @retried_atomic
@@ -59,7 +59,7 @@ def describe_rule(namespace: str, pattern: str) -> ActionSubject:
 
 def apply_rule(pattern: str) -> None:
     """Park and unpark jobs of the keys of a pattern after the commit."""
-    sql.pass_turns_of_pattern.fetch_rows(pattern=pattern)
+    sql.recheck_pattern.fetch_rows(pattern=pattern)
     limits.settle_soon()
 
 
@@ -79,7 +79,7 @@ def park_waiting_jobs(namespace: str, pattern: str) -> int:
     unparked, until = 0, time.monotonic() + PARKING_TIME
     for first in range(0, len(jobs), limits.JOBS_AT_ONCE):
         park_jobs(jobs[first : first + limits.JOBS_AT_ONCE])
-        unparked += limits.settle_turns()
+        unparked += limits.settle_rechecks()
         if time.monotonic() >= until:
             break
     return unparked

@@ -2,8 +2,9 @@
 
 A claim gives a job all the slots that it needs, or parks it (jobs/sql/claiming.sql). A slot is a row, which is deleted
 when its attempt has ended and its code has stopped. Whatever frees a slot, and whatever removes a waiting job, notes
-the keys as turns in the same transaction. A later transaction takes the turns and settles the keys: as many jobs of a
-key are claimable as it has free slots, in each set of required tags.
+the keys to be checked again in the same transaction. A later transaction takes these notes and settles the keys: as
+many jobs of a key are claimable as it has free slots, in each set of required tags. A job of a fair key gets its turn
+then (jobs/sql/fair_turns.sql).
 
 Locks: keys come after jobs. A settlement holds the lock of its keys, so it never waits for a job but skips locked ones.
 """
@@ -26,37 +27,37 @@ log = structlog.get_logger()
 
 KEYS_AT_ONCE, JOBS_AT_ONCE = 500, 5000
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks of a process for turns that another one left, and for starts that are due."""
+"""Seconds between two looks of a process for keys that another one noted, and for starts that are due."""
 
 
 def settle_soon() -> None:
-    """Settle the keys with turns after the commit of the open transaction, or now outside a transaction.
+    """Settle the noted keys after the commit of the open transaction, or now outside a transaction.
 
-    An error is only logged, because the turns stay and the next look takes them.
+    An error is only logged, because the notes stay and the next look takes them.
     """
     transaction.on_commit(try_to_settle)
 
 
 def try_to_settle(settle: Callable[[], int] | None = None) -> None:
-    """Settle the keys with turns. Errors of the database are logged."""
+    """Settle the noted keys. Errors of the database are logged."""
     try:
-        (settle or settle_turns)()
+        (settle or settle_rechecks)()
     except DatabaseError as error:
         log.warning("Limits are settled later", why=str(error).strip().split("\n")[0])
 
 
-def settle_turns() -> int:
-    """Settle all keys with turns, and return how many jobs were unparked."""
+def settle_rechecks() -> int:
+    """Settle all noted keys, and return how many jobs were unparked."""
     total = 0
-    while (unparked := settle_next_turns()) is not None:
+    while (unparked := settle_next_rechecks()) is not None:
         total += unparked
     return total
 
 
 @retried_atomic
-def settle_next_turns() -> int | None:
-    """Settle some keys with turns. Return how many jobs were unparked, or None if there is no turn."""
-    keys = [row.key for row in fetch_prepared_rows(sql.take_turns, most=KEYS_AT_ONCE)]
+def settle_next_rechecks() -> int | None:
+    """Settle some noted keys. Return how many jobs were unparked, or None if no key is noted."""
+    keys = [row.key for row in fetch_prepared_rows(sql.take_rechecks, most=KEYS_AT_ONCE)]
     return settle_keys(keys) if keys else None
 
 
@@ -68,14 +69,14 @@ def settle_keys(keys: Collection[str]) -> int:
     statement = sql.settle_keys.after(sql.lock_limit_keys)
     [settled] = fetch_prepared_rows(statement, keys=list(keys), most=JOBS_AT_ONCE)
     if max(settled.parked, settled.unparked) >= JOBS_AT_ONCE:
-        sql.note_turns.fetch_rows(keys=list(keys))  # there may be more
+        sql.note_rechecks.fetch_rows(keys=list(keys))  # there may be more
     if settled.unparked:
         announce_work()
     return settled.unparked
 
 
 class RegularLook:
-    """Look of this process for turns that are left and starts that are due, at most once in LOOK_INTERVAL."""
+    """Look of this process for keys that are noted and starts that are due, at most once in LOOK_INTERVAL."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -109,13 +110,14 @@ def settle_each(keys: list[str]) -> int:
 
 
 def settle_left() -> int:
-    """Settle turns that were left, and starts that are due. Return how many jobs were unparked."""
-    return settle_turns() + settle_due_starts()
+    """Settle keys that were left, and starts that are due. Return how many jobs were unparked."""
+    return settle_rechecks() + settle_due_starts()
 
 
 def repair_limits() -> dict[str, int]:
     """Free slots that nothing freed, and unpark jobs that nothing unparked. Return the numbers, if there are any."""
     sql.drop_full_buckets.fetch_rows()
+    sql.drop_past_turns.fetch_rows()
     freed = len(sql.free_slots.sweep_rows())
     settle_left()
     unparked = settle_each([row.key for row in sql.list_parked_keys.fetch_rows(rated=False)])

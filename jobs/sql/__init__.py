@@ -20,6 +20,7 @@ define_numbers(
     BINS_PER_DOUBLING=history.BINS_PER_DOUBLING,
     KEYS_KEPT=history.KEYS_KEPT,
     OVERTAKEN_FOR=60,  # seconds for which jobs that need fewer slots start before a job that is older
+    FAIR_QUEUES_LIMIT=20,  # priorities of a set of tags in which keys take turns
     FLOOR_AGE=1,  # longest duration of a submission's transaction in seconds
 )
 

@@ -21,7 +21,7 @@ new_jobs as (
      order by place
  returning id, parked_by
 ),
-new_turns as (
-    insert into jobs_limitturn (key) select distinct parked_by ->> 'limit' from new_jobs where parked_by is not null
+new_rechecks as (
+    insert into jobs_limitrecheck (key) select distinct parked_by ->> 'limit' from new_jobs where parked_by is not null
 )
 select id, parked_by is not null as is_parked from new_jobs

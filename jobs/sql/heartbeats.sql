@@ -50,7 +50,7 @@ freed_slots as (
      where slot.attempt_id = any(array(select taken_attempts.id from taken_attempts where taken_attempts.is_confirmed))
  returning slot.key
 ),
-{{pass_turns}},
+{{recheck_freed_keys}},
 newly_notified as (
     update jobs_takenattempt t set told_observed = {{liveness.heard_now(beat)}}
       from taken_attempts, beat where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null

@@ -22,7 +22,7 @@ select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_
          from jobs_workerjob j
         where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
           and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
-        order by j.priority desc, j.available_at, j.id
+        order by j.priority desc, j.turn, j.available_at, j.id
         limit %(most)s
        ) waiting_jobs
  where tag_sets.required_tags <> array['']

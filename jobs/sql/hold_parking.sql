@@ -43,9 +43,9 @@ changed_jobs as (
      where j.id = any(array[jobs_to_change.id])
  returning jobs_to_change.hold, j.limits
 ),
--- A parked job passes the turns of its keys on.
-new_turns as (
-    insert into jobs_limitturn (key)
+-- The keys of a parked job are free for other jobs now.
+new_rechecks as (
+    insert into jobs_limitrecheck (key)
     select distinct keys.key from changed_jobs, jsonb_object_keys(changed_jobs.limits) keys (key)
 )
 select (select count(*) from next_jobs) as read, (select id from next_jobs order by id desc limit 1) as last,
@@ -88,8 +88,8 @@ unparked_jobs as (
      where j.id = any(array[jobs_to_unpark.id])
  returning j.limits
 ),
-new_turns as (
-    insert into jobs_limitturn (key)
+new_rechecks as (
+    insert into jobs_limitrecheck (key)
     select distinct keys.key from unparked_jobs, jsonb_object_keys(unparked_jobs.limits) keys (key)
 )
 select count(*) as unparked from unparked_jobs

@@ -50,7 +50,7 @@ select count(*) as slots from new_slots
 -- returns: id uuid
 select j.id from jobs_workerjob j
  where j.state = 'PENDING' and j.parked_by is null and {{is_limited_by_pattern(j)}}
- order by j.namespace, j.required_tags, j.priority desc, j.available_at, j.id
+ order by j.namespace, j.required_tags, j.priority desc, j.turn, j.available_at, j.id
  limit %(most)s
 
 -- statement: park_jobs_of_rule
@@ -74,9 +74,9 @@ parked_jobs as (
      where j.id = any(array[jobs_to_park.id])
  returning j.limits
 ),
-new_turns as (
-    insert into jobs_limitturn (key)
+new_rechecks as (
+    insert into jobs_limitrecheck (key)
     select distinct keys.key from parked_jobs, jsonb_object_keys(parked_jobs.limits) keys (key)
  returning key
 )
-select key from new_turns
+select key from new_rechecks

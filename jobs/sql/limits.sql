@@ -1,11 +1,11 @@
--- statement: take_turns
+-- statement: take_rechecks
 -- Take keys whose parked jobs may start now, and return each once. Two processes never take the same row.
 -- takes: most bigint
 -- returns: key text
 -- row: LimitKey
 with taken as (
-    delete from jobs_limitturn t
-     where t.id = any(array(select id from jobs_limitturn order by id limit %(most)s for update skip locked))
+    delete from jobs_limitrecheck t
+     where t.id = any(array(select id from jobs_limitrecheck order by id limit %(most)s for update skip locked))
  returning t.key
 )
 select distinct key from taken
@@ -25,12 +25,12 @@ parked_keys (key) as (
             order by j.parked_by ->> 'limit' limit 1) next_key
 )
 
--- statement: note_turns
+-- statement: note_rechecks
 -- Note keys whose jobs may be parked or unparked.
 -- takes: keys text[]
 -- returns: key text
 -- row: LimitKey
-insert into jobs_limitturn (key) select distinct key from unnest(%(keys)s::text[]) keys (key) returning key
+insert into jobs_limitrecheck (key) select distinct key from unnest(%(keys)s::text[]) keys (key) returning key
 
 -- statement: lock_limit_keys
 -- Lock keys until the end of the transaction, in the order of the numbers that they are locked by, as `grant_slots` does.
@@ -70,8 +70,11 @@ parked_sets (key, namespace, required_tags) as (
             order by j.namespace, j.required_tags limit 1) next_set
 ),
 claimable_jobs as materialized (
+    -- Keys that are only fair are left out. All their jobs may be claimable, and none of them is parked.
     select keys.key, j.id, j.namespace, j.required_tags, j.priority, j.available_at, (j.limits ->> keys.key)::int as amount
-      from keys
+      from (select * from keys
+             where exists (select from jobs_limitrule r
+                            where r.pattern = any(limit_patterns(keys.key)) and (r.running is not null or r.starts is not null))) keys
      cross join lateral (
            select * from jobs_workerjob j
             where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? keys.key
@@ -100,16 +103,17 @@ kept_jobs as materialized (
       from claimable_jobs where id not in (select id from jobs_to_park) group by key, namespace, required_tags
 ),
 jobs_to_unpark as materialized (
-    select parked.id
+    select parked.id, parked_sets.namespace, parked_sets.required_tags, parked.priority, parked.available_at, parked.limits,
+           parked.turn
       from parked_sets
       join rooms using (key, namespace)
       left join kept_jobs kept using (key, namespace, required_tags)
      cross join lateral (
            select least(rooms.slots - coalesce(kept.slots, 0), rooms.starts - coalesce(kept.starts, 0)) as jobs) free
      cross join lateral (
-           select candidate.id
-             from (select next_jobs.id, row_number() over in_order as starts, sum(next_jobs.amount) over in_order as slots
-                     from (select j.id, j.priority, j.available_at, (j.limits ->> parked_sets.key)::int as amount
+           select candidate.*
+             from (select next_jobs.*, row_number() over in_order as starts, sum(next_jobs.amount) over in_order as slots
+                     from (select j.id, j.priority, j.available_at, j.limits, j.turn, (j.limits ->> parked_sets.key)::int as amount
                              from jobs_workerjob j
                             where j.state = 'PENDING' and j.parked_by is not null
                               and j.parked_by ->> 'limit' = parked_sets.key and j.namespace = parked_sets.namespace
@@ -124,10 +128,13 @@ jobs_to_unpark as materialized (
             where coalesce(candidate.slots <= rooms.slots - coalesce(kept.slots, 0), true)
               and coalesce(candidate.starts <= rooms.starts - coalesce(kept.starts, 0), true)) parked
 ),
+{{turns_of_jobs}},
 unparked_jobs as (
     update jobs_workerjob j
-       set parked_by = null, pending_observed = observed_now()
-     where j.id = any(array(select id from jobs_to_unpark)) and j.state = 'PENDING' and j.parked_by is not null
+       set parked_by = null, pending_observed = observed_now(), turn = jobs_to_unpark.new_turn
+      from (select jobs_to_unpark.id, coalesce(turns_of_jobs.turn, jobs_to_unpark.turn) as new_turn
+              from jobs_to_unpark left join turns_of_jobs using (id)) jobs_to_unpark
+     where j.id = any(array[jobs_to_unpark.id]) and j.state = 'PENDING' and j.parked_by is not null
  returning j.id
 ),
 locked_jobs as materialized (
@@ -145,9 +152,9 @@ parked_jobs as (
      where j.id = any(array[locked_jobs.id])
  returning j.limits
 ),
--- A job that is parked by one key passes its turns of its other keys on.
-new_turns as (
-    insert into jobs_limitturn (key)
+-- Its other keys are free for other jobs now.
+new_rechecks as (
+    insert into jobs_limitrecheck (key)
     select distinct keys_of_job.key from parked_jobs, jsonb_object_keys(parked_jobs.limits) keys_of_job (key)
      where keys_of_job.key not in (select key from keys)
 )
@@ -189,23 +196,23 @@ with slots_to_free as materialized (
 freed_slots as (
     delete from jobs_limitslot slot using slots_to_free where slot.id = any(array[slots_to_free.id]) returning slot.id, slot.key
 ),
-{{pass_turns}}
+{{recheck_freed_keys}}
 select id from freed_slots
 
--- statement: pass_turns_of_pattern
+-- statement: recheck_pattern
 -- Note the keys of a rule that was changed: the key itself, or the keys under its prefix by which jobs are parked.
 -- takes: pattern text
 -- returns: key text
 -- row: LimitKey
 with recursive {{parked_keys}},
-new_turns as (
-    insert into jobs_limitturn (key)
+new_rechecks as (
+    insert into jobs_limitrecheck (key)
     select %(pattern)s where right(%(pattern)s, 2) <> ':*'
      union all
     select key from parked_keys where right(%(pattern)s, 2) = ':*' and %(pattern)s = any(limit_patterns(key))
  returning key
 )
-select key from new_turns
+select key from new_rechecks
 
 -- statement: list_limit_keys
 -- List the keys in use that match a pattern (null: all), with the slots that jobs of some namespaces (null: all) may use

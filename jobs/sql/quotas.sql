@@ -29,7 +29,7 @@ waiting as materialized (
     select count(*) as jobs
       from ((select 1 from jobs_workerjob j
               where j.state = 'PENDING' and j.parked_by is null and j.namespace = %(namespace)s and j.kind <> 'CELERY'
-              order by j.namespace, j.required_tags, j.priority desc, j.available_at, j.id
+              order by j.namespace, j.required_tags, j.priority desc, j.turn, j.available_at, j.id
               limit (select jobs from most))
              union all
             (select 1 from jobs_workerjob j

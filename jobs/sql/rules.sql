@@ -345,7 +345,11 @@ array[j.action ->> 'type', j.action ->> 'path', j.action ->> 'name', j.action ->
 -- true if a rule limits an action, a tag or a namespace, so that jobs have keys that they do not name. The first condition
 -- is that of the index limitrule_by_content
 exists (select from jobs_limitrule r
-         where r.pattern ~ '^(action|tag|namespace):' and (r.running is not null or r.starts is not null))
+         where r.pattern ~ '^(action|tag|namespace):' and (r.running is not null or r.starts is not null or r.fair))
+
+-- rule: keys_take_turns
+-- true if a rule is fair. The condition is that of the index limitrule_fair
+exists (select from jobs_limitrule r where r.fair)
 
 -- rule: all_limits(j)
 -- the slots that job j needs, by key: of the keys that it names, and of those that rules add (null: none)

@@ -111,7 +111,8 @@ with tag_sets as (
 select id, flag from flagged
 
 -- statement: count_jobs_ahead
--- Count the waiting jobs of the same namespace and required tags that are claimed before a job, up to `most`.
+-- Count the waiting jobs of the same namespace and required tags that are claimed before a job, up to `most`. Jobs with a
+-- turn and jobs without one are claimed by turns, so of its own priority only those of its own kind count.
 -- takes: only uuid[], most bigint
 -- returns: jobs bigint
 -- row: JobsAhead
@@ -129,7 +130,7 @@ select count(ahead.id) as jobs
            select other.id from jobs_workerjob other
             where other.state = 'PENDING' and other.parked_by is null and other.namespace = j.namespace
               and other.required_tags = j.required_tags and other.priority = j.priority
-              and (other.available_at, other.id) < (j.available_at, j.id)
+              and (other.turn, other.available_at, other.id) < (j.turn, j.available_at, j.id) and other.turn >= least(j.turn, 1)
             limit %(most)s) older
         limit %(most)s) ahead
  where j.id = any(%(only)s::uuid[])

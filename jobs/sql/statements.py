@@ -15,6 +15,7 @@ from jobs.sql.rows import (
     execution_repair,
     executions,
     failover,
+    fair_turns,
     heartbeats,
     hints,
     history,
@@ -114,6 +115,7 @@ class JobsStatements(Statements):
     list_step_times: Statement[executions.StepTimes]
     raise_attempt_counts: Statement[failover.RaiseAttemptCountsRow]
     read_new_timeline: Statement[failover.ReadNewTimelineRow]
+    drop_past_turns: Statement[fair_turns.DropPastTurnsRow]
     record_worker_heartbeat: Statement[heartbeats.RecordedHeartbeat]
     record_plain_heartbeats: Statement[heartbeats.RecordedPlainHeartbeat]
     lock_roots_of_held_steps: Statement[IdRow]
@@ -155,13 +157,13 @@ class JobsStatements(Statements):
     count_running_jobs: Statement[limit_rules.CountedSlots]
     list_jobs_of_rule: Statement[IdRow]
     park_jobs_of_rule: Statement[limit_rules.LimitKey]
-    take_turns: Statement[limit_rules.LimitKey]
-    note_turns: Statement[limit_rules.LimitKey]
+    take_rechecks: Statement[limit_rules.LimitKey]
+    note_rechecks: Statement[limit_rules.LimitKey]
     lock_limit_keys: Statement[limits.LockedLimitKeys]
     settle_keys: Statement[limits.SettledKeys]
     list_parked_keys: Statement[limit_rules.LimitKey]
     free_slots: Statement[limits.FreedSlot]
-    pass_turns_of_pattern: Statement[limit_rules.LimitKey]
+    recheck_pattern: Statement[limit_rules.LimitKey]
     list_limit_keys: Statement[limits.UsedLimitKey]
     count_limit_repairs: Statement[limits.CountedRepair]
     drop_full_buckets: Statement[limit_rules.LimitKey]

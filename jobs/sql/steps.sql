@@ -108,7 +108,7 @@ freed_slots as (
             where v.limits is not null and v.id not in (select t.attempt_id from taken_attempts t where t.had_begun)))
  returning slot.key
 ),
-{{pass_turns}},
+{{recheck_freed_keys}},
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, server_id, line)
     select v.execution_id, new_event.code, v.step, v.server_id,
@@ -145,11 +145,11 @@ attempt_tallies as (
     having count(*) > 0
 )
 
--- step: pass_turns(freed_slots)
+-- step: recheck_freed_keys(freed_slots)
 -- Note the keys with freed slots, so that a later statement looks for their parked jobs. A look in this statement would
 -- miss a job that is parked now.
-new_turns as (
-    insert into jobs_limitturn (key) select distinct freed_slots.key from freed_slots
+new_rechecks as (
+    insert into jobs_limitrecheck (key) select distinct freed_slots.key from freed_slots
 )
 
 -- step: count_ended_attempts(ended_attempts)
@@ -283,7 +283,7 @@ unmatched_jobs as (
               and j.required_tags = tag_sets_without_worker.required_tags and not {{is_held_by_content(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             -- This order makes PostgreSQL use the index job_to_claim, also with poor statistics.
-            order by j.priority desc, j.available_at, j.id
+            order by j.priority desc, j.turn, j.available_at, j.id
             limit %(scan_limit)s) jobs_of_tag_set
      union all
     select jobs_of_set.*

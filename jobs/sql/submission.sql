@@ -62,8 +62,8 @@ new_jobs as (
         on conflict (owner_id, key) where key is not null do nothing
  returning id, owner_id, action, payload, created_at, available_at, good_until, parked_by
 ),
-new_turns as (
-    insert into jobs_limitturn (key) select distinct parked_by ->> 'limit' from new_jobs where parked_by is not null
+new_rechecks as (
+    insert into jobs_limitrecheck (key) select distinct parked_by ->> 'limit' from new_jobs where parked_by is not null
 )
 -- counted: , byte_changes as (
 -- counted:     select owner_id as owner, {{submitted_bytes(new_jobs)}} as bytes from new_jobs

@@ -29,7 +29,7 @@ freed_slots as (
      where slot.attempt_id = any(array(select attempt_id from attempts_to_release where not disobeys))
  returning slot.key
 ),
-{{pass_turns}},
+{{recheck_freed_keys}},
 new_events as (
     insert into liveness_serverevent (
         subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)

@@ -66,6 +66,7 @@ NOT_RUN = {
     ("docs/how-to/limit-jobs.md", "controlplane set-limit stripe"): "test_command.py sets such rules",
     ("docs/how-to/limit-jobs.md", "controlplane set-limit action"): "test_rules_by_content.py sets such rules",
     ("docs/how-to/limit-jobs.md", "controlplane set-limit namespace"): "test_command.py sets such quotas",
+    ("docs/how-to/share-workers-fairly.md", "controlplane set-limit"): "test_command.py sets such rules",
     ("docs/how-to/use-a-read-replica.md", "DATABASE_READ_URL="): "test_read_replica.py sets it for a real replica",
     ("docs/how-to/use-pgbouncer.md", "DATABASE_URL="): "test_pgbouncer.py sets it for a real PgBouncer",
     ("docs/tutorial/celery.md", "$ mkdir orders"): NEEDS_INDEX,

@@ -29,6 +29,7 @@ BENCHES = {
     "single_submission": "over_http",
     "dead_server": "in_database",
     "claim": "in_database",
+    "limits": "limits",
     "snapshot": "snapshot",
     "check_none_due": "in_database",
     "check_10000_due": "in_database",

@@ -9,7 +9,13 @@ from rest_framework.exceptions import ValidationError
 from controlplane.console.actions.holds import PERMISSION
 from controlplane.console.actions.maintenance import InstanceAction
 from controlplane.console.actions.servers import OptionalNoteForm
-from jobs.api.serializers.limits import SLOTS_LIMIT, LimitRequest, find_pattern_problem, refuse_misplaced
+from jobs.api.serializers.limits import (
+    SLOTS_LIMIT,
+    WEIGHT_LIMIT,
+    LimitRequest,
+    find_pattern_problem,
+    refuse_misplaced,
+)
 from jobs.services.limit_rules import FIELDS
 
 SET = InstanceAction(
@@ -41,6 +47,11 @@ class LimitForm(OptionalNoteForm):
     per_seconds = forms.FloatField(
         label="In seconds", required=False, min_value=0.001, help_text="Like 10 starts in 60 seconds."
     )
+    fair = forms.NullBooleanField(label="Keys take turns", required=False)
+    weight = forms.IntegerField(
+        label="Weight", required=False, min_value=1, max_value=WEIGHT_LIMIT,
+        help_text="Starts of a key in the time in which a key of weight 1 gets one.",
+    )  # fmt: skip
 
     max_waiting = forms.IntegerField(
         label="Waiting jobs", required=False, min_value=0, max_value=SLOTS_LIMIT,

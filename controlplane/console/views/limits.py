@@ -71,11 +71,15 @@ def present_rule(rule: LimitRule, now: Any) -> dict[str, Any]:
         *([f"{rule.max_waiting:,} waiting"] if rule.max_waiting is not None else []),
         *([f"{rule.submissions_per_minute:,} submissions a minute"] if rule.submissions_per_minute is not None else []),
     ]
+    fair = "" if rule.fair is None else "Yes" if rule.fair else "No"
+    weight = "" if rule.weight is None else f"weight {rule.weight}"
+    shares = ", ".join(filter(None, (fair, weight)))
     named = {"pattern": rule.pattern, "namespace": rule.namespace}
     return {
         "it": rule,
         "starts": starts,
         "quotas": ", ".join(quotas),
+        "fair": shares,
         "changed": time_since(rule.changed_at, now),
         "change": link_to_page("limit_set", **named),
         "delete": link_to_page("limit_delete", **named),

@@ -9,13 +9,13 @@ from rest_framework import serializers
 from controlplane.agent.clean_text import is_clean
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
-from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, TimeField, WholeField
+from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, TimeField, WholeField, YesNoField
 from jobs.models import LimitRule
 from jobs.models.limits import RESERVED
 from liveness.models import DEFAULT_NAMESPACE
 
 QUOTAS = ("max_waiting", "submissions_per_minute")
-KEYS_LIMIT, KEY_LENGTH, SLOTS_LIMIT = 4, 200, 1_000_000
+KEYS_LIMIT, KEY_LENGTH, SLOTS_LIMIT, WEIGHT_LIMIT = 4, 200, 1_000_000, 1000
 
 
 def find_key_problem(key: object) -> str | None:
@@ -111,6 +111,14 @@ class LimitRequest(StrictSerializer):
         required=False, allow_null=True, min_value=1, max_value=SLOTS_LIMIT,
         help_text="Only for `namespace:NAME`: jobs and executions that clients may submit in a minute.",
     )  # fmt: skip
+    fair = YesNoField(
+        required=False, allow_null=True,
+        help_text="True: the keys take turns, so that many jobs of one key do not delay those of others.",
+    )  # fmt: skip
+    weight = WholeField(
+        required=False, allow_null=True, min_value=1, max_value=WEIGHT_LIMIT,
+        help_text="Starts of a fair key in the time in which a key of weight 1 gets one. Null: 1.",
+    )  # fmt: skip
     note = NoteField()
 
     def validate(self, rule: dict[str, Any]) -> dict[str, Any]:
@@ -121,8 +129,10 @@ class LimitRequest(StrictSerializer):
             rule["running"] = max_running
         if (rule.get("starts") is None) != (rule.get("per_seconds") is None):
             raise serializers.ValidationError({"starts": ["Give starts and per_seconds together."]})
-        if all(rule.get(name) is None for name in ("running", "starts", *QUOTAS)):
-            raise serializers.ValidationError("Give running, starts and per_seconds, or a quota of a namespace.")
+        if all(rule.get(name) is None for name in ("running", "starts", *QUOTAS, "fair", "weight")):
+            raise serializers.ValidationError(
+                "Give running, starts and per_seconds, fair, weight, or a quota of a namespace."
+            )
         return rule
 
 
@@ -148,8 +158,8 @@ class LimitAnswer(ModelAnswer):
     class Meta:
         model = LimitRule
         fields = (
-            "pattern", "namespace", "running", "starts", "per_seconds",
-            "max_running", "max_waiting", "submissions_per_minute", "note", "by", "created_at", "changed_at",
+            "pattern", "namespace", "running", "starts", "per_seconds", "max_running", "max_waiting",
+            "submissions_per_minute", "fair", "weight", "note", "by", "created_at", "changed_at",
         )  # fmt: skip
 
 

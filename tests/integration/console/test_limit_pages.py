@@ -12,9 +12,10 @@ from tests.support.operators import actions
 @pytest.fixture
 def limited(api, submit, worker, monkeypatch):
     """Set a rule, hold its only slot, and return the job that waits for it."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_turns)
+    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
     rule = {"running": 1, "starts": 5, "per_seconds": 60, "note": "small server"}
     assert api("operator").call("PUT", "/limits/customer:*", rule).status_code == 201
+    assert api("operator").call("PUT", "/limits/tenant:*", {"fair": True, "weight": 3}).status_code == 201
     submit(limits=["customer:42"], unmatched="wait")
     worker().hold()
     return submit(limits=["customer:42"], unmatched="wait")["id"]
@@ -22,7 +23,7 @@ def limited(api, submit, worker, monkeypatch):
 
 def test_the_page_shows_the_keys_in_use_and_the_rules(reader, limited):
     page = reader.get(reverse("instance:limits")).content.decode()
-    for text in ("customer:42", "customer:*", "small server", "5 in 60 s"):
+    for text in ("customer:42", "customer:*", "small server", "5 in 60 s", "Yes, weight 3"):
         assert text in page
 
 

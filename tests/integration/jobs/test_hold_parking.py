@@ -21,7 +21,7 @@ PYTHON = {"tags": ["python"]}
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
     """Settle limits within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_turns)
+    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
 
 
 @pytest.fixture
@@ -157,16 +157,16 @@ def test_a_held_job_passes_its_slot_to_another_job_of_its_key(hold, worker, subm
     api("operator").call("put", "/limits/stripe", {"running": 1})
     one = worker(**PYTHON, max_concurrent=10)
     confirm = [submit(action=CONFIRM, limits=["stripe"])["id"] for _ in range(2)]
-    limits.settle_turns()
+    limits.settle_rechecks()
     charge = submit(action=CHARGE, limits=["stripe"])["id"]
     held = hold()
-    limits.settle_turns()
+    limits.settle_rechecks()
     attempts = one.claim()
     assert [attempt["job"]["id"] for attempt in attempts] == [charge]
     one.start(attempts[0])
     one.complete(attempts[0])
     release(held)
-    limits.settle_turns()
+    limits.settle_rechecks()
     assert claimed(one) == confirm[:1], "the limit counts again"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs import in_process
-from jobs.models import LimitBucket, LimitSlot, LimitTurn, WorkerJob
+from jobs.models import LimitBucket, LimitRecheck, LimitSlot, WorkerJob
 from jobs.services import limits, sweep
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Clock, ServerEvent, Tally
@@ -16,7 +16,7 @@ KEY = "customer:42"
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
     """Settle within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_turns)
+    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
 
 
 @pytest.fixture
@@ -456,7 +456,7 @@ def test_at_most_so_many_jobs_start_in_a_time(worker, rule, limited, clock):
     one.beat()
     limits.settle_left()
     assert len(claimed(one)) == 2
-    assert LimitTurn.objects.count() == 0
+    assert LimitRecheck.objects.count() == 0
     sweep.run_sweep()
     assert LimitBucket.objects.count() == 1
     clock.step(3601)
@@ -481,3 +481,14 @@ def test_a_clock_that_is_set_back_stops_no_starts_for_long(worker, rule, limited
     one.beat()
     limits.settle_left()
     assert len(claimed(one)) == 1
+
+
+def test_a_job_with_limits_is_not_claimed_ahead_and_no_job_passes_it(worker, limited, submit):
+    one = worker()
+    first = submit(unmatched="wait")["id"]
+    second = limited()
+    third = submit(unmatched="wait")["id"]
+    (attempt,) = one.claim(limit=1, ahead=5)
+    assert attempt["job"]["id"] == first
+    run(one, attempt)
+    assert [given["job"]["id"] for given in one.claim(limit=1, ahead=5)] == [*second, third]

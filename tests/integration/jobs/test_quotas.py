@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_turns)
+    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
     monkeypatch.setattr(limit_rules, "park_soon", limit_rules.park_waiting_jobs)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs import in_process
-from jobs.models import LimitSlot, LimitTurn, WorkerJob
+from jobs.models import LimitRecheck, LimitSlot, WorkerJob
 from jobs.services import enqueueing, limit_rules, limits, sweep
 from jobs.task_templates import JobTemplate, enqueue_jobs
 from liveness.models import Tally
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
     """Settle and park within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_turns)
+    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
     monkeypatch.setattr(limit_rules, "park_soon", limit_rules.park_waiting_jobs)
 
 
@@ -358,7 +358,7 @@ def test_nothing_is_repaired_and_nothing_left(rule, jobs, worker):
         for attempt in attempts:
             run(one, attempt)
     sweep.run_sweep()
-    assert LimitSlot.objects.count() == LimitTurn.objects.count() == 0
+    assert LimitSlot.objects.count() == LimitRecheck.objects.count() == 0
     assert not Tally.objects.filter(name="limit_repairs").exists()
     assert not WorkerJob.objects.exclude(state="COMPLETED").exists()
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import connection
 
-from jobs.models import Attempt, LimitSlot, LimitTurn, WorkerJob
+from jobs.models import Attempt, LimitRecheck, LimitSlot, WorkerJob
 from jobs.services import limits, sweep
 from jobs.states import AttemptState
 from liveness.models import Tally
@@ -94,7 +94,7 @@ def test_no_limit_is_exceeded_and_no_slot_leaks_however_many_claim_at_once(plane
         call.result(90)
     assert is_all_done(), list(WorkerJob.objects.exclude(state="COMPLETED").values("state", "parked_by", "limits"))
     assert running.most["a"] <= 2 and running.most["b"] <= 3 and running.most["c:1"] <= 1 and running.most["c:2"] <= 1
-    assert LimitSlot.objects.count() == LimitTurn.objects.count() == 0
+    assert LimitSlot.objects.count() == LimitRecheck.objects.count() == 0
     sweep.run_sweep()
     assert not Tally.objects.filter(name="limit_repairs").exists()
 

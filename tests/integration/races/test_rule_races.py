@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from django.db import connection
 
-from jobs.models import Attempt, LimitSlot, LimitTurn, WorkerJob
+from jobs.models import Attempt, LimitRecheck, LimitSlot, WorkerJob
 from jobs.services import sweep
 from liveness.models import Tally
 from liveness.services import tokens
@@ -64,7 +64,7 @@ def work_off(worker, running, seed, deadline):
 
 def assert_nothing_is_left():
     assert is_all_done(), list(WorkerJob.objects.exclude(state="COMPLETED").values("state", "parked_by", "limits"))
-    assert LimitSlot.objects.count() == LimitTurn.objects.count() == 0
+    assert LimitSlot.objects.count() == LimitRecheck.objects.count() == 0
     sweep.run_sweep()
     assert not Tally.objects.filter(name="limit_repairs").exists()
 

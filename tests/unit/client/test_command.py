@@ -272,7 +272,8 @@ def test_a_bulk_change_takes_its_changes_as_json(plane, run):
 def test_rules_of_limits_are_set_listed_and_deleted(plane, run):
     rule = {
         "pattern": "customer:*", "namespace": "default", "running": 2, "starts": 10, "per_seconds": 60, "note": "n",
-        "by": "operator:me", "created_at": "2030-01-01T00:00:00Z", "changed_at": "2030-01-01T00:00:00Z",
+        "fair": True, "weight": None, "by": "operator:me",
+        "created_at": "2030-01-01T00:00:00Z", "changed_at": "2030-01-01T00:00:00Z",
     }  # fmt: skip
     path = "/limits/customer%3A%2A"
     plane.answers["PUT", path] = [Say(201, rule)]
@@ -283,6 +284,17 @@ def test_rules_of_limits_are_set_listed_and_deleted(plane, run):
     assert run("set-limit", "namespace:red", "--max-waiting", "9", "--submissions-per-minute", "60")[0] == 0
     quotas = {"max_waiting": 9, "submissions_per_minute": 60}
     assert plane.calls[-1].body == {"running": None, "starts": None, "per_seconds": None, "note": "", **quotas}
+    assert run("set-limit", "customer:*", "--fair", "--weight", "3")[0] == 0
+    assert plane.calls[-1].body == {
+        "running": None,
+        "starts": None,
+        "per_seconds": None,
+        "note": "",
+        "fair": True,
+        "weight": 3,
+    }
+    assert run("set-limit", "customer:*", "--no-fair")[0] == 0
+    assert plane.calls[-1].body["fair"] is False
     plane.answers["GET", "/limits"] = [listed({**rule, "max_waiting": 9})]
     code, out, _ = run("limits")
     assert code == 0
