@@ -147,23 +147,3 @@ returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
                   select before.id from jobs_execution e
                     join jobs_workerjob before on before.execution_id = e.rerun_of_id and before.step = p.step
                    where e.id = p.execution_id))) as repeats
-
--- statement: list_step_times
--- List when the steps of an execution could begin, began and ended, by their last attempts, and the state of the
--- server that holds each. A server without heartbeats is SILENT.
--- takes: execution uuid
--- returns: job uuid, step text, state text, position int, is_hook bool, is_kept bool, free_at timestamptz,
---   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null, needs uuid[]
--- row: StepTimes
-select j.id as job, j.step, j.state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
-       case when {{needs_no_worker(j)}} and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
-            then j.available_at
-            else (select coalesce(a.started_at, a.claimed_at) from jobs_attempt a
-                   where a.job_id = j.id order by a.number desc limit 1) end as begun_at,
-       j.finished_at,
-       (select case when {{liveness.is_silent(s)}} then 'SILENT' else s.state end
-          from jobs_attempt a join liveness_server s on s.id = a.server_id where a.id = j.attempt_id) as server_state,
-       array(select d.depends_on_id from jobs_stepdependency d where d.step_id = j.id) as needs
-  from jobs_workerjob j
- where j.execution_id = %(execution)s
- order by j.position

@@ -39,6 +39,7 @@ from jobs.sql.rows import (
     server_history,
     signals,
     step_data,
+    step_times,
     stored_bytes,
     submission,
     sweep,
@@ -112,7 +113,6 @@ class JobsStatements(Statements):
     submit_executions_counted: Statement[executions.SubmittedExecution]
     list_steps_to_restart: Statement[executions.StepToRestart]
     list_children_to_begin: Statement[executions.ChildToBegin]
-    list_step_times: Statement[executions.StepTimes]
     raise_attempt_counts: Statement[failover.RaiseAttemptCountsRow]
     read_new_timeline: Statement[failover.ReadNewTimelineRow]
     drop_past_turns: Statement[fair_turns.DropPastTurnsRow]
@@ -243,6 +243,9 @@ class JobsStatements(Statements):
     resolve_steps: Statement[step_data.ResolvedStep]
     resolve_steps_counted: Statement[step_data.ResolvedStep]
     fail_slow_step: Statement[step_data.SlowStep]
+    list_step_times: Statement[step_times.StepTimes]
+    list_family_needs: Statement[step_times.FamilyNeeds]
+    list_steps_page: Statement[IdRow]
     lock_stored_bytes: Statement[stored_bytes.HeldSums]
     try_lock_stored_bytes: Statement[stored_bytes.HeldSums]
     add_up_stored_bytes: Statement[stored_bytes.AddedUp]

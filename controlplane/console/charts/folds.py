@@ -1,11 +1,11 @@
 """Folding of an execution's steps, so that hundreds of steps fit on a screen.
 
 Steps whose keys differ only in numbers are folded into one lane. Neighbouring steps that ended well or still wait are
-folded too. Failed and running steps of a fold get their own lanes below it, if they are few.
+folded too. Failed and running steps of a fold get their own lanes below it, if they are few. Of a large execution,
+several steps may share a row (`list_step_times`).
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from controlplane.console.doubt import doubt_about
 from jobs import states
-from jobs.sql.rows.executions import StepTimes
+from jobs.sql.rows.step_times import StepTimes
 from jobs.states import JobState
 
 FEW = 20
@@ -38,8 +38,13 @@ class Fold:
 
     id: str
     label: str
-    steps: Sequence[StepTimes]
+    rows: Sequence[StepTimes]
     is_open: bool = False
+
+    @property
+    def number(self) -> int:
+        """Return the number of its steps."""
+        return count_steps(self.rows)
 
     @property
     def counts(self) -> list[tuple[str, int]]:
@@ -47,11 +52,17 @@ class Fold:
 
         Steps kept from an earlier run are counted separately.
         """
-        counted = Counter(describe_state(step) for step in self.steps)
+        counted: Counter[str] = Counter()
+        for row in self.rows:
+            counted[describe_state(row)] += row.steps
         return sorted(counted.items(), key=lambda item: COUNTED_IN_ORDER.index(item[0].partition(",")[0]))
 
 
 Row = StepTimes | Fold
+
+
+def count_steps(rows: Iterable[StepTimes]) -> int:
+    return sum(row.steps for row in rows)
 
 
 def describe_state(step: StepTimes) -> str:
@@ -61,7 +72,7 @@ def describe_state(step: StepTimes) -> str:
 
 def fold_steps(steps: Sequence[StepTimes], opened: Collection[str] = ()) -> list[Row]:
     """Return the lanes from top to bottom. The steps of folds whose ids are in `opened` get their own lanes."""
-    if len(steps) <= FEW:
+    if count_steps(steps) <= FEW:
         return list(steps)
     rows = fold_neighbours(fold_alike(steps), lambda row: "idle" if is_idle(row) else id(row), ALIKE)
     if len(rows) > MOST_LANES:
@@ -70,31 +81,30 @@ def fold_steps(steps: Sequence[StepTimes], opened: Collection[str] = ()) -> list
         size = math.ceil(len(rows) / MOST_LANES)
         place = {id(row): number // size for number, row in enumerate(rows)}
         rows = fold_neighbours(rows, lambda row: place[id(row)])
-    own = list_outstanding([step for row in rows if isinstance(row, Fold) for step in row.steps])
+    own = list_outstanding([step for row in rows if isinstance(row, Fold) for step in row.rows])
     return [lane for row in rows for lane in unfold(row, opened, own)]
 
 
 def list_outstanding(steps: Sequence[StepTimes]) -> set[UUID]:
     """Return the folded steps that get their own lane: the first failed ones, and the live ones if few."""
-    failed = [step.job for step in steps if step.state in FAILURES]
-    live = [step.job for step in steps if step.state in states.LIVE]
-    return {*failed[:STAND_OUT], *(live if len(live) <= STAND_OUT else [])}
-
-
-def family_of(step: StepTimes) -> str:
-    """Return the key of a step with * for each number. Similar steps have the same result."""
-    return re.sub(r"\d+", "*", step.step)
+    failed = [step.job for step in steps if step.state in FAILURES and step.steps == 1]
+    live = [step for step in steps if step.state in states.LIVE]
+    return {*failed[:STAND_OUT], *([step.job for step in live] if count_steps(live) <= STAND_OUT else [])}
 
 
 def fold_alike(steps: Sequence[StepTimes]) -> list[Row]:
     families: dict[tuple[str, bool], list[StepTimes]] = {}
     for step in steps:
-        families.setdefault((family_of(step), step.is_hook), []).append(step)
+        families.setdefault((step.family, step.is_hook), []).append(step)
     return [
         row
         for (name, _), members in families.items()
-        for row in ([Fold(name, name, members)] if len(members) >= ALIKE else members)
+        for row in ([Fold(name, name, members)] if must_fold(members) else members)
     ]
+
+
+def must_fold(members: Sequence[StepTimes]) -> bool:
+    return count_steps(members) >= ALIKE or any(step.steps > 1 for step in members)
 
 
 def kind_of(row: Row) -> Hashable:
@@ -122,7 +132,7 @@ def fold_neighbours(rows: Iterable[Row], kind: Callable[[Row], Hashable], least:
 
 
 def join_rows(rows: Sequence[Row]) -> Fold:
-    steps = [step for row in rows for step in (row.steps if isinstance(row, Fold) else [row])]
+    steps = [step for row in rows for step in (row.rows if isinstance(row, Fold) else [row])]
     first, last = (name_row(rows[place]) for place in (0, -1))
     return Fold(f"{first}…", f"{first} … {last}", steps)
 
@@ -136,7 +146,8 @@ def unfold(row: Row, opened: Collection[str], own: Collection[UUID]) -> list[Row
     if not isinstance(row, Fold):
         return [row]
     if row.id in opened:
-        first = sorted(row.steps, key=lambda step: (step.state not in FAILURES, step.state not in states.LIVE))
+        single = (step for step in row.rows if step.steps == 1)
+        first = sorted(single, key=lambda step: (step.state not in FAILURES, step.state not in states.LIVE))
         shown = sorted(first[:MEMBERS_SHOWN], key=lambda step: step.position)
-        return [Fold(row.id, row.label, row.steps, is_open=True), *shown]
-    return [row, *(step for step in row.steps if step.job in own)]
+        return [Fold(row.id, row.label, row.rows, is_open=True), *shown]
+    return [row, *(step for step in row.rows if step.job in own)]

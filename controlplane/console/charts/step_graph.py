@@ -9,7 +9,6 @@ from controlplane.console.doubt import doubt_about
 from controlplane.console.formatting import shorten
 from jobs import graph
 from jobs.selectors.executions import Step
-from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54
@@ -74,28 +73,20 @@ def build_graph(steps: Sequence[Step]) -> Graph:
 
 
 def build_folded_graph(
-    rows: Sequence[Row], url_of: Callable[[Fold], str], details: Mapping[UUID, Step]
+    rows: Sequence[Row], url_of: Callable[[Fold], str], details: Mapping[UUID, Step], needs: Mapping[str, Sequence[str]]
 ) -> Graph | None:
-    """Return the graph with one box for similar steps.
+    """Return the graph with one box for similar steps. `needs` are the labels of the boxes that each box depends on.
 
     Return None if there are too many boxes, or if folding makes boxes depend on each other in a circle.
     """
-    members = {row.label if isinstance(row, Fold) else row.step: members_of(row) for row in rows}
-    box_of = {step.job: name for name, steps in members.items() for step in steps}
-    needs = {
-        name: sorted({box_of[on] for step in steps for on in step.needs if on in box_of} - {name})
-        for name, steps in members.items()
-    }
-    if len(rows) > MOST_BOXES or graph.dependency_problems(needs):
+    names = [row.label if isinstance(row, Fold) else row.step for row in rows]
+    known = {name: [on for on in needs.get(name, ()) if on in names] for name in names}
+    if len(rows) > MOST_BOXES or graph.dependency_problems(known):
         return None
     nodes = (
         describe_fold(row, url_of(row)) if isinstance(row, Fold) else describe_step(details[row.job]) for row in rows
     )
-    return lay_out(dict(zip(members, nodes, strict=True)), needs)
-
-
-def members_of(row: Row) -> Sequence[StepTimes]:
-    return row.steps if isinstance(row, Fold) else [row]
+    return lay_out(dict(zip(names, nodes, strict=True)), known)
 
 
 def describe_step(step: Step) -> StepNode:
@@ -131,12 +122,12 @@ def describe_skip(step: Step) -> str:
 
 
 def describe_fold(fold: Fold, url: str) -> StepNode:
-    count = f" × {len(fold.steps):,}"
+    count = f" × {fold.number:,}"
     label = shorten(fold.label, KEY_LENGTH - len(count)) + count
     title = f"{fold.label}: " + ", ".join(f"{number:,} {state}" for state, number in fold.counts)
     state, _, doubt = fold.counts[0][0].partition(", ")
     look = "SILENT" if doubt else "COMPLETED" if state == "kept" else state
-    return StepNode(label, title, look, all(step.state == JobState.COMPLETED for step in fold.steps), url=url)
+    return StepNode(label, title, look, all(step.state == JobState.COMPLETED for step in fold.rows), url=url)
 
 
 def lay_out(nodes: Mapping[str, StepNode], needs: Mapping[str, Sequence[str | None]]) -> Graph:

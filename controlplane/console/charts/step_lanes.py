@@ -14,7 +14,7 @@ from controlplane.console.charts.step_graph import KEY_LENGTH, doubt_about_step
 from controlplane.console.formatting import shorten
 from controlplane.core.durations import describe_duration
 from jobs.selectors.executions import Step
-from jobs.sql.rows.executions import StepTimes
+from jobs.sql.rows.step_times import StepTimes
 from jobs.states import JobState
 
 LANE, BAR = 42, 28
@@ -100,8 +100,8 @@ def build_steps_chart(
         top = len(lanes) * LANE
         if isinstance(row, Fold):
             lanes.append(build_fold_lane(row, top, axis, now))
-            inside = len(row.steps)
-            members = {step.job for step in row.steps}
+            inside = len(row.rows)
+            members = {step.job for step in row.rows}
         else:
             lane = build_step_lane(row, details[row.job], top, axis, now)
             lane.is_inner = bool(inside) and row.job in members
@@ -176,19 +176,19 @@ def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> StepLane
     more = [f"{len(well) - STATES_NAMED} more states"] if len(well) > STATES_NAMED else []
     first = well[0] if well and not failed else ""
     others = [*well[bool(first) : STATES_NAMED], *more]
-    label = f"{shorten(fold.label, 2 * KEY_LENGTH)} × {len(fold.steps):,}"
-    if fold.is_open and len(fold.steps) > MEMBERS_SHOWN:
+    label = f"{shorten(fold.label, 2 * KEY_LENGTH)} × {fold.number:,}"
+    if fold.is_open and fold.number > MEMBERS_SHOWN:
         label += f", {MEMBERS_SHOWN} of them here"
-    name = f"{fold.label}: {len(fold.steps):,} steps, {', '.join(failed + well)}"
+    name = f"{fold.label}: {fold.number:,} steps, {', '.join(failed + well)}"
     lane = StepLane(
         top, name, label, first, fold=fold, failed=", ".join(failed), others="".join(f", {o}" for o in others)
     )
-    drawn = [step for step in fold.steps if is_within(step, axis, now)]
+    drawn = [step for step in fold.rows if is_within(step, axis, now)]
     if drawn:
         since = max(axis.start, min(step.free_at for step in drawn))
         until = min(axis.end, max(step.finished_at or now for step in drawn))
         add_span(lane, axis, "waiting", since, max(since, until), "from the first possible start to the last end")
-        lane.area, most = draw_area([(s.begun_at, s.finished_at or now) for s in drawn if s.begun_at], axis)
+        lane.area, most = draw_area([(s.begun_at, s.finished_at or now, s.steps) for s in drawn if s.begun_at], axis)
         lane.most = f"at most {most} at once" if most else ""
     places = {axis.x(at): at for step in drawn if step.state in FAILURES and (at := step.finished_at)}
     for at in places.values():
@@ -196,15 +196,18 @@ def build_fold_lane(fold: Fold, top: int, axis: Axis, now: datetime) -> StepLane
     return lane
 
 
-def draw_area(periods: Iterable[tuple[datetime, datetime]], axis: Axis) -> tuple[str, int]:
-    """Return an outline of the number of overlapping periods along the axis, and its maximum."""
+def draw_area(periods: Iterable[tuple[datetime, datetime, int]], axis: Axis) -> tuple[str, int]:
+    """Return an outline of the number of overlapping periods along the axis, and its maximum.
+
+    The third value of a period is how many steps it stands for.
+    """
     wide = timedelta(seconds=axis.span / PLACES)
     change = [0] * (PLACES + 1)
-    for start, end in periods:
+    for start, end, steps in periods:
         if end >= axis.start and start <= axis.end:
             first = max(0, min(PLACES - 1, (start - axis.start) // wide))
-            change[first] += 1
-            change[max(first + 1, min(PLACES, -((axis.start - end) // wide)))] -= 1
+            change[first] += steps
+            change[max(first + 1, min(PLACES, -((axis.start - end) // wide)))] -= steps
     going, most, points = 0, 0, []
     for place in range(PLACES):
         going += change[place]

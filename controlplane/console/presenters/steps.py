@@ -1,10 +1,10 @@
 """Steps of an execution as its page shows them: failed steps, graph, lanes, and a table in pages."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from controlplane.console.charts.folds import FAILURES, Fold, Row, fold_alike, fold_steps
+from controlplane.console.charts.folds import FAILURES, MEMBERS_SHOWN, Fold, Row, count_steps, fold_alike, fold_steps
 from controlplane.console.charts.step_graph import (
     MOST_BOXES,
     Graph,
@@ -17,20 +17,35 @@ from controlplane.console.formatting import shorten
 from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action, describe_event
 from controlplane.console.selectors.step_look import StepLook
 from controlplane.core.durations import describe_exactly
-from jobs import states
-from jobs.selectors.executions import CountedExecution, Step, steps_in_detail
-from jobs.sql.rows.executions import StepTimes
-from jobs.states import HookOf, JobState
+from controlplane.core.statements import fetch_result_sets
+from jobs.selectors.executions import CountedExecution, Step, measure_progress, steps_in_detail
+from jobs.sql import sql
+from jobs.states import HoldOf, HookOf, JobState
 
 STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 100, 10
-FIRST: list[Collection[str]] = [
-    FAILURES, {JobState.CANCELLED}, states.LIVE, {JobState.PENDING},
-]  # fmt: skip
+STEPS_ALONE = 500
+"""Largest number of steps that each have a row in memory. Similar steps of a larger execution share rows."""
+FIRST = ["FAILED", "EXPIRED", "CANCELLED", "RUNNING", "CLAIMED", "PENDING"]
 """Order of states in a table of more than one page. States not listed come last."""
 
 
-def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look: StepLook) -> dict[str, Any]:
+def present_steps(execution: CountedExecution, look: StepLook) -> dict[str, Any]:
+    """Return the steps for the page, and the holds of the execution in `held_by`.
+
+    The number of rows that are read does not grow with the number of steps.
+    """
     begun_at, now = execution.created_at, execution.now
+    number = measure_progress(execution).total
+    matching = execution.counts.get(look.state, 0) if look.state else number
+    axis = look.axis(begun_at, execution.finished_at or now)
+    times, holds, page, needs = fetch_result_sets(
+        sql.list_step_times, sql.list_holds_of, sql.list_steps_page, sql.list_family_needs,
+        execution=execution.pk, kind=HoldOf.EXECUTION, value=str(execution.pk),
+        since=axis.start, until=axis.end, opened=list(look.opened), members=MEMBERS_SHOWN,
+        state=look.state or None, first=FIRST if matching > STEPS_A_PAGE else [],
+        skipped=max(0, look.page - 1) * STEPS_A_PAGE, batch=STEPS_A_PAGE,
+        most=STEPS_ALONE, least=STEPS_IN_GRAPH, boxes=MOST_BOXES,
+    )  # fmt: skip
     hooks_end = (step.finished_at or now for step in times if step.is_hook and step.begun_at)
     end = max([execution.finished_at or now, *hooks_end])
     total = (end - begun_at).total_seconds()
@@ -38,48 +53,44 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
     drawn = [step for step in times if look.is_whole or is_within(step, axis, now)]
     rows = fold_steps(drawn, look.opened)
     own = [step for step in times if not step.is_hook]
-    listed = list_page(own, look)
-    failed = [step for step in own if step.state in FAILURES]
-    boxes = own if len(own) <= STEPS_IN_GRAPH else fold_alike(own)
+    hooks = [step.job for step in times if step.is_hook]
+    listed = [row.id for row in page]
+    failures = count_steps(step for step in own if step.state in FAILURES)
+    failed = [step for step in own if step.state in FAILURES and step.steps == 1]
+    boxes = own if number <= STEPS_IN_GRAPH else fold_alike(own)
     is_drawn = len(boxes) <= max(STEPS_IN_GRAPH, MOST_BOXES)
     needed = {
         step.job
-        for some in (
-            rows,
-            listed,
-            failed[:FAILED_NAMED],
-            boxes if is_drawn else [],
-            [step for step in times if step.is_hook],
-        )
+        for some in (rows, failed[:FAILED_NAMED], boxes if is_drawn else [])
         for step in some
         if not isinstance(step, Fold)
-    }
+    }.union(listed, hooks)
     details: Any = steps_in_detail(execution.pk, needed)
-    chart = build_steps_chart(begun_at, axis, rows, details, now, len(times) - len(drawn))
+    chart = build_steps_chart(begun_at, axis, rows, details, now, count_steps(times) - count_steps(drawn))
     for lane in chart.lanes:
         lane.url = look.toggle(lane.fold.id) if lane.fold else ""
     for segment in chart.segments:
         segment.url = look.url("lanes", since=round(segment.since, 3), until=round(segment.until, 3))
-    counts = {state: count for state in JobState if (count := sum(step.state == state for step in own))}
-    matching = counts.get(JobState(look.state), 0) if look.state else len(own)
+    counts = {state: count for state in JobState if (count := execution.counts.get(state, 0))}
     return {
         "look": look,
-        "kept": sum(step.is_kept for step in own),
-        "is_restart": any(step.is_kept or details[step.job].restart_of_id for step in listed),
+        "held_by": holds,
+        "kept": count_steps(step for step in own if step.is_kept),
+        "is_restart": any(details[step].is_kept or details[step].restart_of_id for step in listed),
         "failed": [
             present_failure(details[step.job], look.around(begun_at, step.begun_at or step.free_at, over, total))
             for step in failed[:FAILED_NAMED]
             if (over := step.finished_at)
         ],
-        "failed_more": max(0, len(failed) - FAILED_NAMED),
+        "failed_more": max(0, failures - FAILED_NAMED),
         "failed_url": look.url("steps", state=failed[0].state, page=1) if failed else "",
-        "graph": draw_graph(boxes, look, details) if is_drawn else None,
+        "graph": draw_graph(boxes, look, details, {row.box: row.needs for row in needs}) if is_drawn else None,
         "chart": chart,
         "zooms": look.zooms(total),
-        "steps": [present_step(details[step.job], now) for step in listed],
-        "hooks": present_hooks([details[step.job] for step in times if step.is_hook], now),
+        "steps": [present_step(details[step], now) for step in listed],
+        "hooks": present_hooks([details[hook] for hook in hooks], now),
         "shown_states": [
-            ("", "All", len(own), look.url("steps", state="", page=1)),
+            ("", "All", number, look.url("steps", state="", page=1)),
             *((state, state, count, look.url("steps", state=state, page=1)) for state, count in counts.items()),
         ],
         "before": look.page > 1 and look.url("steps", page=look.page - 1),
@@ -107,18 +118,10 @@ def present_hooks(hooks: list[Step], now: datetime) -> list[tuple[str, str, list
     ]
 
 
-def draw_graph(rows: Sequence[Row], look: StepLook, details: Any) -> Graph | None:
+def draw_graph(rows: Sequence[Row], look: StepLook, details: Any, needs: dict[str, list[str]]) -> Graph | None:
     if any(isinstance(row, Fold) for row in rows):
-        return build_folded_graph(rows, lambda fold: look.toggle(fold.id), details)
+        return build_folded_graph(rows, lambda fold: look.toggle(fold.id), details, needs)
     return build_graph([details[row.job] for row in rows if not isinstance(row, Fold)])
-
-
-def list_page(steps: Sequence[StepTimes], look: StepLook) -> list[StepTimes]:
-    """Return the steps of one page of the table. If there are several pages, failed and live steps come first."""
-    chosen = [step for step in steps if not look.state or step.state == look.state]
-    if len(chosen) > STEPS_A_PAGE:
-        chosen.sort(key=lambda step: next((n for n, some in enumerate(FIRST) if step.state in some), len(FIRST)))
-    return chosen[(look.page - 1) * STEPS_A_PAGE : look.page * STEPS_A_PAGE]
 
 
 def present_failure(step: Step, around: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from controlplane.console.presenters.steps import present_steps
 from controlplane.console.selectors.filters.executions import ExecutionListFilter
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.selectors.step_look import StepLook
-from controlplane.core.statements import fetch_result_sets
 from jobs import states
 from jobs.execution_errors import ExecutionUnknown
 from jobs.selectors.executions import (
@@ -31,8 +30,7 @@ from jobs.selectors.executions import (
     measure_progress,
     visible_executions,
 )
-from jobs.sql import sql
-from jobs.states import ExecutionState, HoldOf, JobState
+from jobs.states import ExecutionState, JobState
 
 STATES_IN_ORDER = [
     *(state for state in JobState if state in states.TERMINAL),
@@ -79,16 +77,14 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         return show_not_found(request, "execution")
     inputs, outputs = mask(row.inputs), mask(row.outputs)
     permitted = list_permitted_actions(request, EXECUTION_ACTIONS, row)
-    times, holds = fetch_result_sets(
-        sql.list_step_times, sql.list_holds_of, execution=execution, kind=HoldOf.EXECUTION, value=str(execution)
-    )
+    steps = present_steps(row, StepLook.from_address(request.GET))
     shown = {
         "title": f"Execution {row.name}",
         "trail": [HOME, ("Executions", "instance:executions")],
         **present_execution(row),
-        **present_steps(row, times, StepLook.from_address(request.GET)),
+        **steps,
         "error": row.error,
-        "holds": [] if row.finished_at else [present_hold(hold, row.now, str(execution)) for hold in holds],
+        "holds": [] if row.finished_at else [present_hold(hold, row.now, str(execution)) for hold in steps["held_by"]],
         "held_back": row.held_back,
         "actions": [("executions", action) for action in permitted if action.name != "restart"],
         "forms": [

@@ -1,6 +1,5 @@
 """The rows of executions.sql. Written by `python -m controlplane.core.sql_rows`."""
 
-from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -33,17 +32,3 @@ class ChildToBegin(NamedTuple):
     root: UUID
     restarts: UUID | None
     repeats: UUID | None
-
-
-class StepTimes(NamedTuple):
-    job: UUID
-    step: str
-    state: str
-    position: int
-    is_hook: bool
-    is_kept: bool
-    free_at: datetime
-    begun_at: datetime | None
-    finished_at: datetime | None
-    server_state: str | None
-    needs: list[UUID]

@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 from django.db import connection
 
+from controlplane.console.presenters import steps
 from tests.support.executions import Run, step
 from tests.support.queries import CapturedQueries
 
@@ -206,3 +207,40 @@ def test_the_page_takes_eight_queries_at_most_however_it_is_looked_at(begin, clo
     with CapturedQueries(connection) as queries:
         show(run, address)
     assert len(queries) <= 8
+
+
+def test_the_page_of_a_large_execution_reads_few_rows(begin, do, show, monkeypatch):
+    monkeypatch.setattr("controlplane.console.presenters.steps.STEPS_ALONE", 50)
+    run = begin(step("split"), *[step(f"shard-{n}", "split") for n in range(300)], step("merge", "shard-0"))
+    do("split")
+    whole = show(run)
+    for key in ("shard-7", "shard-9"):
+        do(key, fails=True)
+    read = []
+    fetch = steps.fetch_result_sets
+
+    def count(*statements, **params):
+        found = fetch(*statements, **params)
+        read.append(sum(map(len, found[:2])))
+        return found
+
+    monkeypatch.setattr(steps, "fetch_result_sets", count)
+    page = show(run)
+    assert lanes(whole) == ["split", "shard-* × 300", "merge"]
+    assert lanes(page) == ["split", "shard-* × 300", "shard-7", "shard-9", "merge"]
+    assert "2 FAILED" in page and "298 CLAIMED" in page
+    assert boxes(page) == (["split", "shard-* × 300", "merge"], 2)
+    assert read[0] <= 20
+    assert len(listed(page)) == 100 and listed(page)[:2] == ["shard-7", "shard-9"]
+    [opens] = links(page, "Open shard-*")
+    assert len(lanes(show(run, opens))) == 103
+    assert read[1] <= 120
+
+
+def test_keys_without_numbers_form_families_of_neighbours_if_there_are_many(begin, show, monkeypatch):
+    monkeypatch.setattr("controlplane.console.presenters.steps.STEPS_ALONE", 50)
+    letters = "abcdefghijklmnopqrst"
+    run = begin(*[step(f"{first}{second}") for first in letters for second in letters])
+    drawn = lanes(show(run))
+    assert len(drawn) <= 24
+    assert sum(int(label.rpartition("× ")[2]) for label in drawn) == 400
