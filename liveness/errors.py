@@ -29,6 +29,12 @@ class TokenRevoked(TokenRefused):
     code = "token_revoked"
 
 
+class TokenCreatedBefore(Problem):
+    """The form was sent before: its token exists. If you did not see its text, revoke it and open the form again."""
+
+    code = "token_created_before"
+
+
 class WrongRole(Problem):
     """The call needs a token of another role."""
 

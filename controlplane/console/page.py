@@ -19,11 +19,10 @@ from django.views.decorators.http import require_http_methods
 from controlplane.console.access import list_entries, viewable
 from controlplane.console.admin_site import current_admin_site
 from controlplane.console.polls import answer_poll, is_poll
+from controlplane.console.refusals import answer_error
 from controlplane.console.saved_views import LISTS, saved_views
 from controlplane.console.sidebar import BY_NAME, present_sidebar
-from controlplane.core.database.errors import classify
 from controlplane.core.described import Described
-from controlplane.core.problems import answer_unavailable
 from jobs.permissions import VIEWS
 from jobs.selectors.instance import tab_counts, tab_counts_beside
 from jobs.states import AttemptState, ExecutionState, JobState, SlotOutcome, TriggerState
@@ -136,10 +135,10 @@ def require_reader(
                 return HttpResponse(status=401, headers={"HX-Refresh": "true"})
             try:
                 return admin_view(site)(request, *args, **kwargs)
-            except Exception as error:  # a host project may not have our middleware
-                if classify(error):
-                    return answer_unavailable(request, error)
-                raise
+            except Exception as error:
+                if (explained := answer_error(request, error)) is None:
+                    raise
+                return explained
 
         @cache
         def admin_view(site: AdminSite) -> View:

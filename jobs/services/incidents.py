@@ -9,6 +9,7 @@ from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.transactions import retried_atomic
 from jobs.alert_errors import IncidentAcknowledged, IncidentEnded, IncidentReassigned, IncidentUnknown
 from jobs.models import Incident
+from jobs.selectors.alerts import events_of_incident
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject
 
@@ -46,8 +47,11 @@ def assign_incident(incident: UUID, owner: str, by: str, note: str = "", *, seen
 
 @retried_atomic
 def comment_on_incident(incident: UUID, by: str, note: str) -> None:
-    """Record a comment. Raises IncidentUnknown."""
-    note_action("comment_on_incident", by, note, lock_incident(incident))
+    """Record a comment. The same comment of the same person twice in a row is one. Raises IncidentUnknown."""
+    row = lock_incident(incident)
+    last = [(event.action, event.actor, event.reason) for event in events_of_incident(incident)[-1:]]
+    if last != [("comment_on_incident", by, note)]:
+        note_action("comment_on_incident", by, note, row)
 
 
 def lock_incident(incident: UUID) -> Incident:

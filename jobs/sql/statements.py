@@ -8,6 +8,7 @@ from jobs.sql.rows import (
     cancellation,
     celery_tasks,
     changes,
+    channel_rows,
     claiming,
     clock,
     deadlines,
@@ -96,6 +97,7 @@ class JobsStatements(Statements):
     judge_reported_tasks: Statement[celery_tasks.JudgeReportedTasksRow]
     read_reporting_server: Statement[celery_tasks.ReadReportingServerRow]
     count_tag_sets: Statement[changes.CountedTagSets]
+    lock_channels: Statement[channel_rows.LockedChannels]
     lock_server: Statement[IdRow]
     claim_jobs: Statement[claiming.GivenAttempt]
     follow_clock: Statement[clock.FollowClockRow]

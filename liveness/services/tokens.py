@@ -7,11 +7,12 @@ same registration always gets the same server token.
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, lru_cache
 from itertools import starmap
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -19,7 +20,7 @@ from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core import signing
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import F
+from django.db import IntegrityError
 from django.utils.crypto import salted_hmac
 
 from controlplane.core import database, signing_keys
@@ -28,13 +29,11 @@ from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
-from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
+from liveness.errors import ServerUnknown, TokenCreatedBefore, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import API_PREFIX, DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
-from liveness.services import transitions
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.sql import sql
 from liveness.sql.rows.tokens import FoundToken
-from liveness.states import Mover, ServerState
 
 REMEMBERED_LIMIT = 10_000
 """Number of API tokens that a process remembers."""
@@ -76,24 +75,32 @@ def create_token(
     by: str = "",
     note: str = "",
     namespace: str = DEFAULT_NAMESPACE,
+    id: UUID | None = None,
 ) -> str:
     """Create an API token and return its text, which is not stored.
 
-    `expires_in` is in seconds; None means that it never expires. `by` is the operator who creates it.
+    `expires_in` is in seconds; None means that it never expires. `by` is the operator who creates it. Raises
+    TokenCreatedBefore if a token with the `id` exists.
     """
     if namespace != DEFAULT_NAMESPACE:
         make_permissions(namespace, DEFAULT_NAMESPACE)
     text = API_PREFIX + secrets.token_urlsafe(32)
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
-    created = ApiToken.objects.create(
-        name=name,
-        role=Role(role),
-        namespace=namespace,
-        prefix=text[:11],
-        digest=digest_token(text),
-        expires_at=expires_at,
-        **vars(bounds),
-    )
+    fields: dict[str, Any] = {**vars(bounds), **({} if id is None else {"pk": id})}
+    try:
+        created = ApiToken.objects.create(
+            name=name,
+            role=Role(role),
+            namespace=namespace,
+            prefix=text[:11],
+            digest=digest_token(text),
+            expires_at=expires_at,
+            **fields,
+        )
+    except IntegrityError:
+        if id is None:
+            raise
+        raise TokenCreatedBefore from None
     record_action("create_token", by, note, token_subject(created))
     return text
 
@@ -171,48 +178,6 @@ def recall_token(text: str) -> ApiToken | None:
     The caller's SQL statement must check that the token is still valid. Nothing else of a token ever changes.
     """
     return remembered.get(digest_token(text))
-
-
-def revoke_tokens(prefix: str, by: str, note: str = "", *, with_servers: bool = False) -> tuple[int, int]:
-    """Revoke the API tokens that begin with `prefix`, from the next request on. Return how many.
-
-    With `with_servers`, also disconnect the servers that registered with them or with earlier revoked tokens of this
-    prefix. Return the number of these servers as second value.
-    """
-    revoked = revoke_valid_tokens(prefix, by, note)
-    # This runs after the commit above: from then on no new server can register with the tokens.
-    return len(revoked), end_servers(prefix, by, note, revoked) if with_servers else 0
-
-
-@retried_atomic
-def revoke_valid_tokens(prefix: str, by: str, note: str) -> list[ApiToken]:
-    valid = ApiToken.objects.filter(prefix__startswith=prefix, revoked_at=None)
-    revoked = list(valid.select_for_update(no_key=True).order_by("pk"))
-    ApiToken.objects.filter(pk__in=[token.pk for token in revoked]).update(revoked_at=ClockTimestamp())
-    for token in revoked:
-        record_action("revoke_token", by, note, token_subject(token))
-    return revoked
-
-
-@retried_atomic
-def end_servers(prefix: str, by: str, note: str, noted: Collection[ApiToken]) -> int:
-    """Revoke the server tokens of all servers that registered with revoked tokens of this prefix. Return how many.
-
-    Alive servers become DISCONNECTED. Their attempts are recovered when their code must have stopped. The brake does
-    not hold them. Write an event for each token except those in `noted`, which have one.
-    """
-    registered = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
-    servers = registered.select_related("token")
-    ending = servers.exclude(state__in=states.RETIRED).select_for_update(no_key=True, of=("self",)).order_by("pk")
-    ended = list(ending)
-    Server.objects.filter(pk__in=[server.pk for server in ended]).update(token_version=F("token_version") + 1)
-    for server in ended:
-        if server.state in states.ALIVE:
-            reason = "the API token of its registration was revoked"
-            transitions.change_state(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
-    for token in {server.token for server in ended} - {*noted}:
-        record_action("end_servers", by, note, token_subject(token))
-    return len(ended)
 
 
 def token_subject(token: ApiToken) -> ActionSubject:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from typing import Any
-from uuid import uuid4
 
 from django import forms
 from django.core.exceptions import ValidationError
 
 from controlplane.console.actions.fields import DurationField
 from controlplane.console.actions.maintenance import InstanceAction
-from controlplane.console.actions.servers import OptionalNoteForm
+from controlplane.console.actions.servers import OnceForm, OptionalNoteForm
 from controlplane.core.ids import parse_uuid
 from jobs.models import Execution, Trigger
 from jobs.states import HoldMode, HoldOf
@@ -35,8 +34,11 @@ KILL = InstanceAction(
 KILLABLE = [kind for kind in HoldOf if kind != HoldOf.TRIGGER]
 
 
-class HoldForm(OptionalNoteForm):
-    """Form of a new hold. `reached` are the namespaces of the user (None: all)."""
+class HoldForm(OptionalNoteForm, OnceForm):
+    """Form of a new hold. `reached` are the namespaces of the user (None: all).
+
+    Only a user who reaches all namespaces may hold work of all of them.
+    """
 
     field_order = ("kind", "value", "namespace", "mode", "duration", "note")
     kind = forms.ChoiceField(label="Hold", choices=[(kind.value, kind.value) for kind in HoldOf])
@@ -55,6 +57,7 @@ class HoldForm(OptionalNoteForm):
         self.reached = reached
         choices = [(name, name or "all namespaces") for name in namespaces]
         self.fields["namespace"].choices = choices  # type: ignore[attr-defined]
+        self.fields["namespace"].required = reached is not None
         if len(choices) == 1:
             self.fields["namespace"].widget = forms.HiddenInput()
             self.fields["namespace"].initial = choices[0][0]
@@ -86,7 +89,6 @@ class KillForm(HoldForm):
     """Form of a hold and the cancellation of what it covers. It is shown again to confirm the preview."""
 
     kind = forms.ChoiceField(label="Kill", choices=[(kind.value, kind.value) for kind in KILLABLE])
-    key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -1,7 +1,10 @@
 """Forms of API tokens: a new one, and the revocation of one."""
 
+import secrets
+import time
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -25,8 +28,17 @@ REVOCATION = InstanceAction(
 )  # fmt: skip
 
 
+def new_id() -> UUID:
+    """Return an id like those of PostgreSQL's uuid7(), so that lists stay in the order of creation."""
+    milliseconds = time.time_ns() // 1_000_000
+    return UUID(int=milliseconds << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62))
+
+
 class TokenForm(OptionalNoteForm):
-    """Form of a new token. The namespace field is shown only if there are several `namespaces`."""
+    """Form of a new token. The namespace field is shown only if there are several `namespaces`.
+
+    The form has the id of its token, so that the same form sent twice creates one token.
+    """
 
     name = NoteFormField(max_length=200, help_text="Purpose of the token, shown beside its first characters.")
     role = forms.ChoiceField(choices=list(ROLES.items()), widget=forms.RadioSelect)
@@ -34,6 +46,8 @@ class TokenForm(OptionalNoteForm):
     lifetime = DurationField(
         required=False, presets=("24h", "30d", "365d"), help_text="Like 24h or 30d. Leave it empty if it never expires."
     )
+
+    id = forms.UUIDField(required=False, initial=new_id, widget=forms.HiddenInput)
 
     field_order = ("name", "role", "namespace", "lifetime", "note")
 

@@ -73,7 +73,7 @@ def add_hold(request: HttpRequest) -> HttpResponse:
     given = form.cleaned_data
     held, _ = holds.create_hold(
         HoldOf(given["kind"]), given["value"], request_actor(request), given["note"],
-        mode=given["mode"], seconds=given["duration"], namespace=given["namespace"] or None,
+        mode=given["mode"], seconds=given["duration"], namespace=given["namespace"] or None, key=given["key"] or None,
     )  # fmt: skip
     messages.success(request, f"On hold: {held}.")
     return redirect("instance:holds")

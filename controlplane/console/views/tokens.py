@@ -27,9 +27,10 @@ from controlplane.console.views.trigger_forms import list_namespaces
 from controlplane.core.ids import parse_uuid
 from controlplane.core.problems import UNCACHED
 from controlplane.core.transactions import retried_atomic
+from liveness.errors import TokenCreatedBefore
 from liveness.selectors.api_tokens import callable_tokens, tokens_page
 from liveness.selectors.namespaces import namespace_of_new
-from liveness.services import tokens
+from liveness.services import revocation, tokens
 
 TOKENS_A_PAGE = 50
 TRAIL = [HOME, ("API tokens", "instance:tokens")]
@@ -87,21 +88,25 @@ def add_token(request: HttpRequest) -> HttpResponse:
     form = TokenForm(
         request.POST if request.method == "POST" else None, initial=first, namespaces=list_namespaces(reached)
     )
-    if not form.is_valid():
-        return render_form(
-            request, "New token", form, tab="tokens", trail=TRAIL, button="Create", back=reverse("instance:tokens")
-        )
-    page = show_list(request, create_token(request, form, form.cleaned_data))
-    page.headers["Cache-Control"] = UNCACHED["Cache-Control"]
-    return page
+    if form.is_valid():
+        try:
+            page = show_list(request, create_token(request, form.cleaned_data))
+        except TokenCreatedBefore as refused:
+            form.add_error(None, refused.detail)
+        else:
+            page.headers["Cache-Control"] = UNCACHED["Cache-Control"]
+            return page
+    return render_form(
+        request, "New token", form, tab="tokens", trail=TRAIL, button="Create", back=reverse("instance:tokens")
+    )
 
 
 @retried_atomic
-def create_token(request: HttpRequest, form: TokenForm, given: dict[str, Any]) -> str:
+def create_token(request: HttpRequest, given: dict[str, Any]) -> str:
     namespace = given.get("namespace") or namespace_of_new(reached_namespaces(request))
     text = tokens.create_token(
         given["name"], given["role"], given["lifetime"], by=request_actor(request), note=given["note"],
-        namespace=namespace,
+        namespace=namespace, id=given["id"],
     )  # fmt: skip
     write_entry(request, ADDITION, given["name"], f"Created: {given['note']}")
     return text
@@ -119,7 +124,7 @@ def revoke_token(request: HttpRequest, token: UUID) -> HttpResponse:
     applies, problem = row.revoked_at is None, ""
     if form.is_valid():
         given = form.cleaned_data
-        count, servers = tokens.revoke_tokens(
+        count, servers = revocation.revoke_tokens(
             row.prefix, request_actor(request), given["note"], with_servers=given["with_servers"]
         )
         if count:

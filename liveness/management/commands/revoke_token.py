@@ -3,7 +3,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from liveness.management.operator_command import OperatorCommand
-from liveness.services import tokens
+from liveness.services import revocation
 
 
 class Command(OperatorCommand):
@@ -21,7 +21,7 @@ class Command(OperatorCommand):
     def handle(self, *, prefix: str, with_servers: bool, note: str, **options: Any) -> None:
         if len(prefix) < 8:
             raise CommandError("Give at least 8 characters, so that no other token is revoked by mistake.")
-        revoked, ended = tokens.revoke_tokens(prefix, self.actor, note, with_servers=with_servers)
+        revoked, ended = revocation.revoke_tokens(prefix, self.actor, note, with_servers=with_servers)
         if not revoked and not ended:
             raise CommandError(f"No valid token begins with {prefix}. Check the first characters.")
         self.stdout.write(f"revoked: {revoked}" + (f", servers: {ended}" if with_servers else ""))

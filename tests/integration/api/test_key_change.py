@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from liveness.models import ApiToken, Role
-from liveness.services import tokens
+from liveness.services import revocation, tokens
 from tests.integration.api.test_sessions import Browser
 
 OLD, NEW, OTHER = (f"{name}-key-of-this-installation-long-enough" for name in ("old", "new", "other"))
@@ -65,7 +65,7 @@ def test_an_earlier_key_that_is_listed_no_more_signs_nothing(keys, worker):
 def test_a_token_that_was_revoked_is_not_renewed(keys, worker):
     keys(OLD)
     one = worker()
-    tokens.revoke_tokens(ApiToken.objects.get(role=Role.WORKER).prefix, "operator:me", with_servers=True)
+    revocation.revoke_tokens(ApiToken.objects.get(role=Role.WORKER).prefix, "operator:me", with_servers=True)
     keys(NEW, [OLD])
     answer = one.beat()
     assert answer.status_code == 401 and "cps_" not in answer.content.decode()
