@@ -12,8 +12,6 @@ from jobs.models import AlertChannel, Backfill, Hold, Incident, LimitRule, Trigg
 from jobs.services import limit_rules
 from liveness.models import ApiToken, ServerEvent
 from liveness.services import tokens
-from tests.integration.api.test_namespace_access import blue, of, worker_of  # noqa: F401
-from tests.integration.console.test_namespace_pages import member  # noqa: F401
 from tests.support.executions import SCRIPT, step
 from tests.support.forms import fields_of
 
@@ -116,7 +114,7 @@ def test_no_wrong_or_missing_value_of_any_form_is_a_fault(forms, owner):
         ("holds/kill/", {"kind": "tag", "value": "cpu", "mode": "pause", "note": "x", "key": "k", "seen": "0"}),
     ],
 )
-def test_a_member_of_one_namespace_holds_no_work_of_others_with_a_form_half_sent(member, path, given):  # noqa: F811
+def test_a_member_of_one_namespace_holds_no_work_of_others_with_a_form_half_sent(member, path, given):
     member("red", "blue").post(PAGES + path, given)
     assert not Hold.objects.filter(namespace=None).exists()
 
@@ -173,7 +171,7 @@ def test_a_reader_gets_a_403_from_each_form(reader, forms):
     assert {path for path in forms if "alerts/" not in path and reader.get(PAGES + path).status_code != 403} == set()
 
 
-def test_a_form_for_an_object_of_another_namespace_is_refused(member, forms, owner):  # noqa: F811
+def test_a_form_for_an_object_of_another_namespace_is_refused(member, forms, owner):
     red = member("red")
     ids = {path for path in forms if re.search("[0-9a-f]{8}-", path) and "pick" not in path}
     statuses = {path: red.post(PAGES + path, forms[path]).status_code for path in ids}
