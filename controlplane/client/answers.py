@@ -175,6 +175,8 @@ class ExecutionFields(DeadlineFields):
     parent: dict[str, Any] | None
     trigger: str | None
     rerun_of: str | None
+    limits: dict[str, int]
+    parked_by: dict[str, str] | None
     cancel_requested_at: str | None
     created_at: str
     finished_at: str | None

@@ -169,8 +169,8 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
 
 def execute(client: Client, given: Namespace, out: Output) -> int:
     (definition,) = objects([read_json(given.file)])
-    if given.key is not None:
-        definition["key"] = given.key
+    given_fields = {"key": given.key, "limits": given.limits}
+    definition |= {name: value for name, value in given_fields.items() if value is not None}
     begun = client.submit_execution(**{"name": None, "steps": [], **definition}, namespace=given.namespace)
     if not given.wait:
         out.document(begun) if out.is_json else out.line(begun["id"])

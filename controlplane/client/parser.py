@@ -290,6 +290,7 @@ def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     add = command("execute", commands.execute, "start an execution")
     add("file", metavar="FILE", help="file with the execution as JSON, with name and steps; - is standard input")
     add("--key", help="idempotency key: with the same key, no second execution starts")
+    add("--limit", action="append", dest="limits", metavar="KEY", help="key whose slot it holds until its end")
     _add_namespace(add)
     _add_wait(add)
     add = command("send-signal", commands.send_signal, "send a signal to the steps that wait for it")

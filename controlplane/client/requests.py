@@ -65,6 +65,7 @@ class ExecutionOptions(TypedDict, total=False):
     notify: list[dict[str, Any]]
     inputs: dict[str, Any]
     outputs: dict[str, Any]
+    limits: list[str] | Mapping[str, int]
     require_worker: bool
     key: str
 

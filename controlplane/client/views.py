@@ -138,7 +138,7 @@ def job(item: Mapping[str, Any], out: Output) -> None:
 
 
 def execution(item: Mapping[str, Any], out: Output) -> None:
-    names = ("id", "name", "state", "flags", "progress", "key", "error", "inputs", "rerun_of")
+    names = ("id", "name", "state", "flags", "progress", "key", "limits", "parked_by", "error", "inputs", "rerun_of")
     out.fields(item, (*names, "created_at", "finished_at"))
     out.line("")
     rows = [

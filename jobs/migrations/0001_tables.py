@@ -265,12 +265,14 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('key', models.TextField()),
                 ('namespace', models.TextField(help_text='Namespace of the job.')),
-                ('attempt_id', models.UUIDField()),
+                ('attempt_id', models.UUIDField(null=True)),
+                ('execution_id', models.UUIDField(null=True)),
                 ('amount', models.IntegerField()),
             ],
             options={
                 'default_permissions': (),
-                'indexes': [models.Index(fields=['key'], name='limitslot_of_key'), models.Index(fields=['attempt_id'], name='limitslot_of_attempt')],
+                'indexes': [models.Index(fields=['key'], name='limitslot_of_key'), models.Index(fields=['attempt_id'], name='limitslot_of_attempt'), models.Index(condition=models.Q(('execution_id__isnull', False)), fields=['execution_id'], name='limitslot_of_execution')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('attempt_id__isnull', False), ('execution_id__isnull', True)), models.Q(('attempt_id__isnull', True), ('execution_id__isnull', False)), _connector='OR'), name='limitslot_has_one_holder')],
             },
         ),
         migrations.CreateModel(
@@ -364,6 +366,8 @@ class Migration(migrations.Migration):
                 ('on_deadline', models.TextField(help_text='Null: it has no deadline.', null=True)),
                 ('trigger_chain', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), db_default=[], help_text='Trigger that started it, after those that led to its signal.', size=None)),
                 ('started_observed', models.FloatField(db_default=controlplane.core.model_fields.ObservedNow())),
+                ('limits', models.JSONField(help_text='Slots that it holds from its start to its end, by key.', null=True)),
+                ('parked_by', models.JSONField(help_text='`limit` with its key, until it starts. Null: it has started.', null=True)),
                 ('cancel_requested_at', models.DateTimeField(null=True)),
                 ('error', models.JSONField(null=True)),
                 ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
@@ -857,6 +861,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='execution',
             index=models.Index(fields=['name', 'id'], name='execution_by_name'),
+        ),
+        migrations.AddIndex(
+            model_name='execution',
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('id'), condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.ExecutionState['RUNNING'])), name='execution_parked'),
         ),
         migrations.AddIndex(
             model_name='execution',

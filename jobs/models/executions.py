@@ -4,6 +4,7 @@ import pgtrigger
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.json import KT
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
@@ -60,6 +61,8 @@ class Execution(models.Model):
         models.UUIDField(), db_default=[], help_text="Trigger that started it, after those that led to its signal."
     )
     started_observed = models.FloatField(db_default=ObservedNow())
+    limits = models.JSONField(null=True, help_text="Slots that it holds from its start to its end, by key.")
+    parked_by = models.JSONField(null=True, help_text="`limit` with its key, until it starts. Null: it has started.")
     cancel_requested_at = models.DateTimeField(null=True)
     error = models.JSONField(null=True)
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -87,6 +90,13 @@ class Execution(models.Model):
             models.Index(fields=["owner", "id"], name="execution_of_owner"),
             models.Index(fields=["state", "id"], name="execution_by_state"),
             models.Index(fields=["name", "id"], name="execution_by_name"),
+            models.Index(
+                KT("parked_by__limit"),
+                "namespace",
+                "id",
+                name="execution_parked",
+                condition=Q(state=ExecutionState.RUNNING, parked_by__isnull=False),
+            ),
             models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=EXECUTION_TERMINAL)),
             models.Index(
                 fields=["deadline_at"],

@@ -72,7 +72,7 @@ class LimitRule(models.Model):
 
 
 class LimitSlot(models.Model):
-    """Slots of a key that an attempt holds, from its claim until its code has stopped.
+    """Slots of a key that an attempt holds, from its claim until its code has stopped, or an execution until its end.
 
     There are no counters, so nothing has to be counted again after a crash. It has no foreign keys, because the other
     rows may be deleted first. A row is written for each key of a job, also if no rule limits it yet.
@@ -80,7 +80,8 @@ class LimitSlot(models.Model):
 
     key = models.TextField()
     namespace = models.TextField(help_text="Namespace of the job.")
-    attempt_id = models.UUIDField()
+    attempt_id = models.UUIDField(null=True)
+    execution_id = models.UUIDField(null=True)
     amount = models.IntegerField()
 
     class Meta:
@@ -88,6 +89,16 @@ class LimitSlot(models.Model):
         indexes = [
             models.Index(fields=["key"], name="limitslot_of_key"),
             models.Index(fields=["attempt_id"], name="limitslot_of_attempt"),
+            models.Index(
+                fields=["execution_id"], name="limitslot_of_execution", condition=Q(execution_id__isnull=False)
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(attempt_id__isnull=False, execution_id__isnull=True)
+                | Q(attempt_id__isnull=True, execution_id__isnull=False),
+                name="limitslot_has_one_holder",
+            ),
         ]
 
     def __str__(self) -> str:

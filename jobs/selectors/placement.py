@@ -61,6 +61,7 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         waiting_for = {"what": "available_at", "until": until}
     elif rows[0].parked_by is not None and "hold" not in (parked_by := json.loads(rows[0].parked_by)):
         [(what, value)] = parked_by.items()
+        what = "limit" if what == "execution_limit" else what
         waiting_for = {"what": what, "until": None, "limit" if what == "limit" else "step": value}
     return {
         "eligible": eligible,

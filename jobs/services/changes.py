@@ -68,6 +68,8 @@ def change_job(
         del old["available_at"]  # it can be claimed now, and could be before
     if not old:
         return
+    if "limits" in old:
+        refuse_held_keys(row, wanted["limits"])
     keys = {*(row.limits or {}), *(wanted.get("limits") or {})}
     for name in old:
         setattr(row, name, wanted[name])
@@ -144,6 +146,17 @@ def ensure_may_change(row: WorkerJob) -> None:
         raise StepHasChild("The step is an execution of its own, and has no fields that can be changed.")
     if drafts.is_waiting({"action": row.action}):
         raise AlreadyStarted("A step that waits has no fields that can be changed.", state=row.state)
+
+
+def refuse_held_keys(row: WorkerJob, wanted: Mapping[str, int] | None) -> None:
+    """Raise ImpossibleChange if an execution above the step holds one of these keys, so that it could never start."""
+    if row.execution_id is None or not wanted:
+        return
+    held = {named.key for named in sql.list_held_keys.fetch_rows(execution=row.execution_id)}
+    if taken := sorted(held & wanted.keys()):
+        raise ImpossibleChange(
+            f"limits: The execution holds the slots of {taken[0]!r} until its end, so no step of it may name this key."
+        )
 
 
 def read_value(name: str, value: Any, now: datetime) -> Any:

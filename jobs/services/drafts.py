@@ -78,8 +78,13 @@ def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def jobs_within(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a job with its `required_tags`, or the steps and hooks of an execution and of the executions in it."""
+    """Yield a job with its `required_tags`, or the steps and hooks of an execution and of the executions in it.
+
+    An execution with limits is yielded too, with its keys alone.
+    """
     if is_execution(job):
+        if limits := job["action"].get("limits"):
+            yield {"action": {}, "required_tags": [], "limits": limits}
         for step in steps_and_hooks(job["action"]):
             yield from jobs_within(step)
     else:

@@ -53,6 +53,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
     rows = ExecutionRows()
     for place, plan in enumerate(plans):
         steps = plan.definition["steps"]
+        limits = plan.definition.get("limits")
         rows.executions.append(
             {
                 "place": place,
@@ -75,6 +76,8 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "on_deadline": plan.definition.get("on_deadline"),
                 "notify": plan.definition.get("notify"),
                 "sealed": plan.definition.get("sealed", True),
+                "limits": limits,
+                "first_key": min(limits) if limits else None,
             }
         )
         add_step_rows(rows, place, plan, steps)

@@ -106,6 +106,8 @@ def begin_executions(
     refuse_without_runner(stored, [runners])
     begin_without_worker(row.begins for row in stored if row.begins)
     announce_new_work()
+    if any(row["limits"] for row in rows.executions):
+        limits.settle_soon()
     with_paths = {
         step["place"] for step in rows.steps if "reads" in step and not (step["waits_for"] or step["is_hook"])
     }
@@ -222,6 +224,8 @@ def advance_executions(execution_ids: Iterable[UUID], *, begun: Iterable[UUID] =
         for row in rows:
             if row.what in ("ended", "ended child"):
                 log.info("Execution ended", execution=str(row.execution), state=row.state)
+        if any(row.is_limited for row in rows):
+            limits.settle_soon()
 
 
 def halt_tree(root: UUID) -> None:

@@ -18,7 +18,7 @@ from controlplane.core.transactions import record_left_out, retry_from_start, ru
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt
-from jobs.services import limits, propagation, taken_attempts
+from jobs.services import execution_starts, limits, propagation, taken_attempts
 from jobs.services.recovery import log_ended_attempts
 from jobs.sql import sql
 from jobs.sql.rows.heartbeats import RecordedHeartbeat, RecordedPlainHeartbeat
@@ -123,6 +123,7 @@ def pass_on_stops(stopped: list[UUID]) -> None:
     """Advance executions that waited for these attempts to stop. If this fails, the next liveness check does it."""
     try:
         taken_attempts.pass_on_freed_ends(stopped)
+        execution_starts.free_kept_slots()
     except DatabaseError:
         log.exception("Executions that waited for stopped attempts are not advanced yet")
 

@@ -47,8 +47,10 @@ def try_to_settle(settle: Callable[[], int] | None = None) -> None:
 
 
 def settle_rechecks() -> int:
-    """Settle all noted keys, and return how many jobs were unparked."""
-    total = 0
+    """Settle all noted keys and start waiting executions. Return how many jobs and executions may start now."""
+    from jobs.services.execution_starts import start_executions  # it stands on executions, which stand on this module
+
+    total = start_executions()
     while (unparked := settle_next_rechecks()) is not None:
         total += unparked
     return total
@@ -119,6 +121,7 @@ def repair_limits() -> dict[str, int]:
     sql.drop_full_buckets.fetch_rows()
     sql.drop_past_turns.fetch_rows()
     freed = len(sql.free_slots.sweep_rows())
+    sql.free_slots_of_executions.fetch_rows()
     settle_left()
     unparked = settle_each([row.key for row in sql.list_parked_keys.fetch_rows(rated=False)])
     if freed or unparked:

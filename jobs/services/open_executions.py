@@ -112,12 +112,24 @@ def refuse_impossible(row: Execution, new: list[dict[str, Any]], known: dict[str
         total = count + len(new)
         problems.append(f"There would be {total} steps, but at most {graph.STEPS_LIMIT} are allowed.")
     if not problems:
-        problems = find_path_problems(row.pk, new)
+        problems = find_path_problems(row.pk, new) + find_held_keys(row.pk, new)
     size = count_payload_bytes({"steps": new}, row.inputs)
     if size > PAYLOAD_BYTES_LIMIT:
         problems.append(f"With the inputs they have {size} bytes, but may have at most {PAYLOAD_BYTES_LIMIT}.")
     if problems:
         raise ImpossibleSteps(problems[0], errors={"steps": problems})
+
+
+def find_held_keys(execution: UUID, new: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each key of a new step whose slots an execution above it holds. It could never start."""
+    named = {key for step in new for job in drafts.jobs_within(step) for key in job.get("limits") or ()}
+    if not named:
+        return []
+    held = {row.key for row in sql.list_held_keys.fetch_rows(execution=execution)}
+    return [
+        f"The execution holds the slots of {key!r} until its end, so no step of it may name this key."
+        for key in sorted(held & named)
+    ]
 
 
 def find_path_problems(execution: UUID, new: list[dict[str, Any]]) -> list[str]:

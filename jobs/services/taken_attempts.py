@@ -11,7 +11,7 @@ import structlog
 
 from controlplane.core.transactions import isolate_row, retried_atomic
 from jobs.conf import conf
-from jobs.services import executions, limits
+from jobs.services import execution_starts, executions, limits
 from jobs.services.hints import announce_work
 from jobs.sql import sql
 
@@ -32,6 +32,7 @@ def release_taken_attempts() -> int:
             )  # fmt: skip
     if released:
         announce_work()
+        execution_starts.free_kept_slots()
         limits.settle_soon()
     pass_on_freed_ends()
     return len(released)

@@ -1,11 +1,13 @@
 -- statement: find_overdue_executions
--- List running executions that are past their timeout, by observed time. The timeout of an execution on hold stands still.
+-- List running executions that are past their timeout, by observed time. The timeout of an execution on hold stands still, and
+-- that of an execution with limits begins with its start.
 -- takes: after uuid, batch bigint
 -- returns: id uuid, timeout_seconds float8
 -- row: OverdueExecution
 select e.id, e.timeout_seconds
   from (select e.*, e.id as execution_id from jobs_execution e) e, liveness_clock clock
  where e.state = 'RUNNING' and e.started_observed + e.timeout_seconds <= clock.reading and e.id > %(after)s
+   and e.parked_by is null
    and not exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_execution(hold, e)}})
  order by e.id
  limit %(batch)s

@@ -18,6 +18,7 @@ stalled (id) as (
      where j.state = 'BLOCKED' and not j.is_hook
        and (select dependency.id from jobs_stepdependency d join jobs_workerjob dependency on dependency.id = d.depends_on_id
              where d.step_id = j.id and dependency.state not in {{TERMINAL}} limit 1) is null
+       and (select e.parked_by from jobs_execution e where e.id = j.execution_id) is null
      union
     select j.execution_id from tag_sets join jobs_workerjob j using (namespace, required_tags)
      where j.state = 'PENDING' and j.parked_by is null and j.required_tags = array['']

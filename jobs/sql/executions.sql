@@ -1,7 +1,8 @@
 -- statement: submit_executions
 -- Store executions with their steps. Called in a transaction by `begin_executions`. Steps that depend on nothing are
 -- PENDING at once, except steps with paths, which `resolve_steps` begins. An execution is left out if its key is known or if its parent step already has a child.
--- `begins` are steps that need no worker; the caller begins those. A step that a restart keeps starts as
+-- `begins` are steps that need no worker; the caller begins those. The first steps of an execution with limits are parked
+-- until `start_executions`. A step that a restart keeps starts as
 -- COMPLETED, and no step waits for it. If code of the earlier execution may still run, the same step of the new one
 -- waits until it has stopped. `without_worker` are the `runners` that no worker has.
 -- takes: executions jsonb, steps jsonb, edges jsonb, runners jsonb, staleness_multiplier float8,
@@ -14,22 +15,25 @@ with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
         place int, parent_step uuid, root uuid, owner uuid, namespace text, trigger uuid, trigger_chain uuid[], rerun_of uuid, name text, key text,
         fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8, outputs_from jsonb,
-        deadline_seconds float8, on_deadline text, sealed bool, notify jsonb)
+        deadline_seconds float8, on_deadline text, sealed bool, notify jsonb,
+        limits jsonb, first_key text)
 ),
 new_executions as (
     insert into jobs_execution (
         id, root_id, parent_step_id, owner_id, namespace, trigger_id, trigger_chain, rerun_of_id, name, key, fingerprint, definition, inputs,
-        open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline, sealed, notify)
+        open_steps, timeout_seconds, outputs_from, deadline_seconds, deadline_at, on_deadline, sealed, notify,
+        limits, parked_by)
     select id, coalesce(root, id), parent_step, owner, namespace, trigger, trigger_chain, rerun_of, name, key, decode(fingerprint, 'hex'),
            definition, inputs, open_steps, timeout_seconds, outputs_from,
-           deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}, sealed, notify
+           deadline_seconds, clock_timestamp() + make_interval(secs => deadline_seconds), {{on_deadline}}, sealed, notify,
+           limits, case when limits is not null then jsonb_build_object('limit', first_key) end
       from planned order by key, place
         on conflict do nothing
  returning id, owner_id, namespace
 ),
 submitted as materialized (
     select uuid7() as id, new_executions.id as execution, new_executions.owner_id as owner,
-           new_executions.namespace, s.*
+           new_executions.namespace, planned.first_key, s.*
       from jsonb_to_recordset(%(steps)s::jsonb) as s(
                place int, position int, step text, is_hook bool, hook text, continue_on_failure bool, run_if_skipped bool,
                waits_for int, condition text, payload_from jsonb, reads text[], restart_of uuid, is_kept bool, fingerprint text,
@@ -40,13 +44,15 @@ submitted as materialized (
 new_steps as (
     insert into jobs_workerjob (
         id, owner_id, namespace, execution_id, step, position, is_hook, hook, continue_on_failure, run_if_skipped, waits_for, condition,
-        payload_from, reads, loop, restart_of_id, is_kept, passed_on, state, output, finished_at, fingerprint, available_at, {{job_columns}})
+        payload_from, reads, loop, restart_of_id, is_kept, passed_on, state, output, finished_at, fingerprint, available_at, parked_by, {{job_columns}})
     select id, owner, namespace, execution, step, position, is_hook, hook, continue_on_failure, run_if_skipped, waits_for, condition,
            payload_from, reads, loop, restart_of, is_kept, is_kept,
            case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 or reads is not null then 'BLOCKED' else 'PENDING' end,
            case when is_kept then (select j.output from jobs_workerjob j where j.id = restart_of) end,
            case when is_kept then (select j.finished_at from jobs_workerjob j where j.id = restart_of) end,
-           decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()), {{job_values}}
+           decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()),
+           case when first_key is not null and waits_for = 0 and reads is null and not is_hook and not is_kept
+                then jsonb_build_object('execution_limit', first_key) end, {{job_values}}
       from submitted order by place, position
 ),
 new_dependencies as (
@@ -96,7 +102,7 @@ select planned.place, new_executions.id as execution, step.id as begins,
   join new_executions on new_executions.id = planned.id
   left join missing_workers on missing_workers.execution = new_executions.id
   left join submitted step on step.execution = new_executions.id and {{needs_no_worker(step)}} and step.waits_for = 0
-        and step.reads is null and not step.is_kept
+        and step.reads is null and not step.is_kept and step.first_key is null
 
 -- statement: list_steps_to_restart
 -- List the steps of ended executions from which the steps of a restart continue, and whether they are kept. Steps that
@@ -137,7 +143,7 @@ select j.execution_id as execution, j.step, j.id as job,
 -- row: ChildToBegin
 update jobs_workerjob p
    set state = 'RUNNING'
- where p.id = any(%(steps)s::uuid[]) and p.state = 'PENDING' and p.action ->> 'type' = 'execution' and p.loop is null
+ where p.id = any(%(steps)s::uuid[]) and p.state = 'PENDING' and p.parked_by is null and p.action ->> 'type' = 'execution' and p.loop is null
 returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
           (select e.root_id from jobs_execution e where e.id = p.execution_id) as root,
           (select c.id from jobs_execution c

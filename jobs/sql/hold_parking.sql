@@ -13,7 +13,8 @@ with held as materialized (
 ),
 next_jobs as materialized (
     select j.id, j.parked_by,
-           case when j.kind <> 'CELERY' and not {{needs_no_worker(j)}} and not {{is_parked_by_loop(j)}} then (
+           case when j.kind <> 'CELERY' and not {{needs_no_worker(j)}} and not {{is_parked_by_loop(j)}}
+                     and not {{is_parked_by_execution(j)}} then (
                 select hold.id from held hold
                  where {{covers_content(hold, j)}} or {{covers_execution(hold, j)}}
                  order by hold.id::text = j.parked_by ->> 'hold' desc nulls last, hold.id limit 1) end as hold

@@ -183,7 +183,8 @@ with slots_to_free as materialized (
       left join jobs_attempt a on a.id = slot.attempt_id
       left join liveness_server s on s.id = a.server_id
      cross join liveness_clock clock
-     where (a.id is null or a.finished_at is not null
+     where slot.attempt_id is not null
+       and (a.id is null or a.finished_at is not null
             and not exists (select from jobs_takenattempt t where t.attempt_id = slot.attempt_id)
             and (s.id is null or s.state in {{STOPPED}} or {{code_stops_at(s)}} <= clock.reading or a.ended_by = 'server'
                  or exists (select from jobs_latereport r
@@ -216,7 +217,7 @@ select key from new_rechecks
 
 -- statement: list_limit_keys
 -- List the keys in use that match a pattern (null: all), with the slots that jobs of some namespaces (null: all) may use
--- and use. Parked jobs are counted up to `counted`.
+-- and use. Parked jobs, and parked executions, are counted up to `counted`.
 -- takes: pattern text, namespaces text[], counted bigint, most bigint
 -- returns: key text, used bigint, allowed int|null, parked bigint, oldest_at timestamptz|null
 -- row: UsedLimitKey
@@ -230,6 +231,10 @@ used_keys as (
     select key from held_keys
      union
     select key from parked_keys where %(pattern)s::text is null or %(pattern)s = any(limit_patterns(key))
+     union
+    select e.parked_by ->> 'limit' from jobs_execution e
+     where e.state = 'RUNNING' and e.parked_by is not null and {{is_in_namespaces(e)}}
+       and (%(pattern)s::text is null or %(pattern)s = any(limit_patterns(e.parked_by ->> 'limit')))
 )
 select used_keys.key, coalesce(held_keys.used, 0)::bigint as used,
        (select min(l.running) from unnest(coalesce(%(namespaces)s::text[], array['default'])) of_job (namespace),
@@ -239,10 +244,15 @@ select used_keys.key, coalesce(held_keys.used, 0)::bigint as used,
   left join held_keys using (key)
  cross join lateral (
        select count(*) as parked, min(counted.created_at) as oldest_at
-         from (select j.created_at from jobs_workerjob j
-                where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = used_keys.key
-                  and {{is_in_namespaces(j)}}
-                limit %(counted)s) counted) waiting
+         from ((select j.created_at from jobs_workerjob j
+                 where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = used_keys.key
+                   and {{is_in_namespaces(j)}}
+                 limit %(counted)s)
+                union all
+               (select e.created_at from jobs_execution e
+                 where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = used_keys.key
+                   and {{is_in_namespaces(e)}}
+                 limit %(counted)s)) counted) waiting
  where held_keys.used > 0 or waiting.parked > 0
  order by waiting.parked desc, used desc, used_keys.key
  limit %(most)s

@@ -55,15 +55,21 @@ placed as materialized (
     select submitted.*, coalesce(needs.open, 0) as waits_for, coalesce(needs.is_barred, false) as is_barred, needs.cause
       from submitted left join needs on needs.step = submitted.id
 ),
+parking as materialized (
+    -- An execution that waits for its slots keeps its first steps parked.
+    select case when e.parked_by is not null then jsonb_build_object('execution_limit', e.parked_by -> 'limit') end as parked_by
+      from jobs_execution e where e.id = %(execution)s
+),
 new_steps as (
     insert into jobs_workerjob (
         id, owner_id, namespace, execution_id, step, position, continue_on_failure, run_if_skipped, waits_for, condition,
-        payload_from, reads, loop, definition, state, fingerprint, available_at, {{job_columns}})
+        payload_from, reads, loop, definition, state, fingerprint, available_at, parked_by, {{job_columns}})
     select id, owner, namespace, %(execution)s, step, position, continue_on_failure, run_if_skipped, waits_for, condition,
            payload_from, reads, loop, definition,
            case when is_barred or waits_for > 0 or reads is not null then 'BLOCKED' else 'PENDING' end,
-           decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()), {{job_values}}
-      from placed submitted order by position
+           decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()),
+           case when not is_barred and waits_for = 0 and reads is null then parking.parked_by end, {{job_values}}
+      from placed submitted cross join parking order by position
 ),
 new_dependencies as (
     insert into jobs_stepdependency (depends_on_id, step_id) select depends_on, step from edges
@@ -82,14 +88,15 @@ submitter as materialized (
 -- counted:     select owner, {{submitted_bytes(submitted)}} + octet_length(definition::text) as bytes from submitted
 -- counted: ),
 -- counted: {{counted_bytes}}
-select placed.id, {{needs_no_worker(placed)}} and placed.waits_for = 0 and placed.reads is null and not placed.is_barred as begins,
+select placed.id, {{needs_no_worker(placed)}} and placed.waits_for = 0 and placed.reads is null and not placed.is_barred
+       and parking.parked_by is null as begins,
        placed.is_barred, placed.cause, placed.reads is not null and placed.waits_for = 0 as has_paths,
        null::jsonb as missing_worker, submitter.waiting, submitter.tag_sets,
        0::bigint
 -- counted:        + submitter.stored + (select sum(bytes) from byte_changes)
        as stored,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
-  from placed cross join submitter
+  from placed cross join submitter cross join parking
 
 -- statement: skip_added_steps
 -- Skip new steps that depend on a step that failed or was skipped before. `propagate_ends` skips the steps below them.

@@ -23,7 +23,7 @@ select distinct j.execution_id as id
 -- Propagate what has ended in trees of executions, one round. Called under `lock_roots` until a round finds nothing.
 -- Ends are found by state, so the same statement also repairs what a crash left behind.
 -- takes: executions uuid[], roots uuid[], output_limit bigint
--- returns: what text, id uuid, execution uuid|null, state text|null
+-- returns: what text, id uuid, execution uuid|null, state text|null, is_limited bool|null
 -- row: PropagatedEnd
 with recursive ended_jobs as materialized (
     select j.id, j.execution_id, j.step, j.is_hook, j.state, j.error,
@@ -38,7 +38,7 @@ propagated_jobs as (
 ),
 dependents as materialized (
     -- No further step begins in an execution that is being cancelled.
-    select d.step_id, ended_jobs.cause,
+    select d.step_id, ended_jobs.cause, e.parked_by,
            ended_jobs.bars and not (ended_jobs.cause is not null and step.run_if_skipped) as bars
       from ended_jobs
       join jobs_execution e on e.id = ended_jobs.execution_id and e.state = 'RUNNING'
@@ -66,7 +66,7 @@ skipped_steps as (
  returning j.id, j.execution_id, j.step, j.position, barred.cause
 ),
 freed_steps as (
-    select step_id as id, count(*) as steps from dependents
+    select step_id as id, count(*) as steps, (array_agg(parked_by))[1] as parked_by from dependents
      where step_id not in (select id from barred_steps)
      group by step_id
 ),
@@ -74,10 +74,13 @@ updated_steps as (
     update jobs_workerjob j
        set waits_for = j.waits_for - freed_steps.steps,
            state = case when j.waits_for <= freed_steps.steps and j.reads is null then 'PENDING' else j.state end,
+           -- A first step may end before its execution starts, for example because it expires.
+           parked_by = case when j.waits_for <= freed_steps.steps and j.reads is null and freed_steps.parked_by is not null
+                            then jsonb_build_object('execution_limit', freed_steps.parked_by -> 'limit') end,
            pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
       from freed_steps
      where j.id = any(array[freed_steps.id]) and j.state = 'BLOCKED'
- returning j.id, j.execution_id, j.state, {{needs_no_worker(j)}} as needs_no_worker, j.waits_for = 0 and j.reads is not null as has_paths
+ returning j.id, j.execution_id, j.state, j.parked_by is null and {{needs_no_worker(j)}} as needs_no_worker, j.waits_for = 0 and j.reads is not null as has_paths
 ),
 ended_steps as (
     select execution_id as id, sum(steps)::int as steps
@@ -91,7 +94,8 @@ ended_steps as (
      group by execution_id
 ),
 ending_executions as materialized (
-    select e.id, e.name, e.created_at, e.parent_step_id is not null as is_child, clock_timestamp() as at,
+    select e.id, e.name, e.created_at, e.parent_step_id is not null as is_child,
+           e.root_id, e.limits is not null as is_limited, clock_timestamp() as at,
            case when e.state = 'CANCELLING' and not {{failed_fast(e)}} then 'CANCELLED'
                 when failed_steps.count > 0 then 'FAILED'
                 else 'COMPLETED' end as state,
@@ -135,6 +139,13 @@ updated_executions as (
      where e.id = any(array[ended_steps.id]) and e.state not in {{EXECUTION_TERMINAL}}
  returning e.id, e.root_id, e.namespace, e.name, e.state, e.outputs, e.trigger_chain
 ),
+freed_slots as (
+    -- An execution whose code may still run keeps its slots until `free_slots_of_executions`.
+    delete from jobs_limitslot slot
+     where slot.execution_id = any(array(select e.id from ending_executions e where e.is_limited and not {{may_run_code(e)}}))
+ returning slot.key
+),
+{{recheck_freed_keys}},
 new_signals as (
     -- Executions that are steps of others send none.
     insert into jobs_signal (namespace, name, body, trigger_chain)
@@ -222,19 +233,19 @@ new_events as (
            format('The hook %%s ended %%s: %%s', step, state, coalesce(error ->> 'message', '-'))
       from ended_jobs where is_hook and state not in ('COMPLETED', 'SKIPPED')
 )
-select 'begins' as what, id, execution_id as execution, state from updated_steps where state = 'PENDING' and needs_no_worker
+select 'begins' as what, id, execution_id as execution, state, null::bool as is_limited from updated_steps where state = 'PENDING' and needs_no_worker
  union all
-select 'returns', id, execution_id, null from updated_parents
+select 'returns', id, execution_id, null, null from updated_parents
  union all
-select 'returns', id, execution_id, null from skipped_steps where cause is not null
+select 'returns', id, execution_id, null, null from skipped_steps where cause is not null
  union all
-select 'resolves', id, execution_id, null from updated_steps where has_paths
+select 'resolves', id, execution_id, null, null from updated_steps where has_paths
  union all
-select 'resolves', id, execution_id, null from updated_hooks where has_paths
+select 'resolves', id, execution_id, null, null from updated_hooks where has_paths
  union all
-select 'fails fast', root_id, id, failed from failing_loops where id not in (select id from ending_executions)
+select 'fails fast', root_id, id, failed, null from failing_loops where id not in (select id from ending_executions)
  union all
-select 'frees', e.id, e.id, null from jobs_execution e
+select 'frees', e.id, e.id, null, null from jobs_execution e
  where e.id in (select execution_id from ended_jobs) and e.state = 'RUNNING' and e.loop ? 'max_parallel'
  union all
-select case when is_child then 'ended child' else 'ended' end, id, id, state from ending_executions
+select case when is_child then 'ended child' else 'ended' end, id, id, state, is_limited from ending_executions

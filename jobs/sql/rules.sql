@@ -97,6 +97,36 @@ a.finished_at is null
 -- true if item j of a loop waits until the loop may run another one
 coalesce(j.parked_by ? 'max_parallel', false)
 
+-- rule: is_parked_by_execution(j)
+-- true if job j is a first step of an execution that waits for its slots
+coalesce(j.parked_by ? 'execution_limit', false)
+
+-- rule: may_run_code(e)
+-- true if code of execution e, or of one below it, may still run on a server that it was taken from
+exists (
+    select from jobs_takenattempt t
+      join jobs_workerjob j on j.id = t.job_id
+      join jobs_execution own on own.id = j.execution_id
+     where t.had_begun and own.root_id = e.root_id and e.id in (
+           with recursive above (id, parent_step_id) as (
+               select own.id, own.parent_step_id
+                union all
+               select x.id, x.parent_step_id
+                 from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution x on x.id = p.execution_id)
+           select id from above))
+
+-- rule: starts_under_hold(e)
+-- true if a hold keeps execution e from its start: one of its namespace, of a limit key of it, of itself or of an execution
+-- above it. The column of its id is execution_id
+exists (
+    select from jobs_hold hold
+     where {{is_in_force(hold)}}
+       and ({{covers_execution(hold, e)}}
+            or (hold.namespace is null or hold.namespace = e.namespace) and case hold.kind
+                when 'limit' then jsonb_exists(e.limits, hold.value)
+                when 'namespace' then hold.value = e.namespace
+                else false end))
+
 -- rule: takes_place_in_loop(j)
 -- true if item j counts against `max_parallel` of its loop. An ended one does while its code may still run
 (not {{is_parked_by_loop(j)}} and not (j.state in {{TERMINAL}} and j.passed_on))

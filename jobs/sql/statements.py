@@ -14,6 +14,7 @@ from jobs.sql.rows import (
     deadlines,
     enqueueing,
     execution_repair,
+    execution_starts,
     executions,
     failover,
     fair_turns,
@@ -111,6 +112,10 @@ class JobsStatements(Statements):
     find_stalled_evaluations: Statement[IdRow]
     reset_execution: Statement[execution_repair.ResetExecutionRow]
     reset_child: Statement[IdRow]
+    list_executions_to_start: Statement[execution_starts.ExecutionToStart]
+    start_executions: Statement[execution_starts.StartedExecution]
+    free_slots_of_executions: Statement[execution_starts.FreedSlotOfExecution]
+    list_held_keys: Statement[execution_starts.HeldKey]
     submit_executions: Statement[executions.SubmittedExecution]
     submit_executions_counted: Statement[executions.SubmittedExecution]
     list_steps_to_restart: Statement[executions.StepToRestart]

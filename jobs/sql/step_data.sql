@@ -15,7 +15,7 @@ select j.id
   from jobs_workerjob j
   join jobs_execution e on e.id = j.execution_id
  where j.execution_id = any(%(executions)s::uuid[]) and j.state = 'BLOCKED' and j.reads is not null and j.waits_for = 0
-   and case when j.is_hook then e.state in {{EXECUTION_TERMINAL}} else e.state = 'RUNNING' end
+   and case when j.is_hook then e.state in {{EXECUTION_TERMINAL}} else e.state = 'RUNNING' and e.parked_by is null end
  order by j.id
    for no key update of j
 

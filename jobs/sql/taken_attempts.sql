@@ -6,7 +6,7 @@
 -- returns: attempt uuid, job uuid, server uuid, name text, disobeys bool
 -- row: ReleasedAttempt
 with attempts_to_release as materialized (
-    select t.id, t.attempt_id, t.job_id, s.id as server_id, s.name, s.state,
+    select t.id, t.attempt_id, t.job_id, t.had_begun, s.id as server_id, s.name, s.state,
            coalesce({{code_stops_at(s)}} > clock.reading and s.state not in {{STOPPED}}, false) as disobeys
       from jobs_takenattempt t
       left join liveness_server s on s.id = t.server_id
@@ -30,6 +30,24 @@ freed_slots as (
  returning slot.key
 ),
 {{recheck_freed_keys}},
+kept_slots as (
+    -- It also gets the slots of its execution, and of those above, which are freed without it. Reruns have copies of a
+    -- taken attempt, which do not count.
+    insert into jobs_limitslot (key, namespace, attempt_id, amount)
+    select slot.key, slot.namespace, released.attempt_id, slot.amount
+      from attempts_to_release released
+      join jobs_attempt a on a.id = released.attempt_id and a.job_id = released.job_id
+      join jobs_workerjob j on j.id = released.job_id
+     cross join lateral (
+           with recursive above (id, parent_step_id) as (
+               select e.id, e.parent_step_id from jobs_execution e where e.id = j.execution_id
+                union all
+               select e.id, e.parent_step_id
+                 from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution e on e.id = p.execution_id)
+           select id from above) of_execution
+      join jobs_limitslot slot on slot.execution_id = of_execution.id
+     where released.disobeys and released.had_begun
+),
 new_events as (
     insert into liveness_serverevent (
         subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)

@@ -30,7 +30,8 @@ update jobs_workerjob j
                    then least(greatest((s.payload ->> 'until')::timestamptz, '0001-01-02Z'), '9999-12-30Z')
                    else now.at + make_interval(secs => coalesce((s.payload ->> 'seconds')::float8, limits.timeout))
                    end as at) ends
-         where s.id = any(%(steps)s::uuid[]) and s.state = 'PENDING' and s.action ->> 'type' in ('wait', 'approval')) wait
+         where s.id = any(%(steps)s::uuid[]) and s.state = 'PENDING' and s.parked_by is null
+           and s.action ->> 'type' in ('wait', 'approval')) wait
  where j.id = any(array[wait.id])
 returning j.id
 

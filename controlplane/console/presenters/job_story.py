@@ -76,7 +76,8 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
 def describe_parked(job: DetailedJob) -> str:
     """Return that a waiting job is on hold or limited, or an empty text if it only waits for a worker."""
     parked_by = job.parked_by or {}
-    return "On hold" if "hold" in parked_by else f"Limited by {parked_by['limit']}" if "limit" in parked_by else ""
+    key = parked_by.get("limit") or parked_by.get("execution_limit")
+    return "On hold" if "hold" in parked_by else f"Limited by {key}" if key else ""
 
 
 def words_of(state: str) -> str:

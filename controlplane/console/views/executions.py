@@ -124,5 +124,6 @@ def present_execution(row: CountedExecution) -> dict[str, Any]:
         "deadline": row.deadline_at and not row.finished_at and time_until(row.deadline_at, row.now),
         "timeout": row.timeout_seconds
         and row.state == ExecutionState.RUNNING
+        and not row.limits  # their time counts from their start
         and seconds_until(row.timeout_seconds - (row.now - row.created_at).total_seconds(), row.now),
     }

@@ -12,6 +12,7 @@ from controlplane.core.rest import AnyField, ChoiceField, IdField, TextField
 from jobs import scan_window
 from jobs.api.serializers.attempts import ServerName
 from jobs.api.serializers.deadlines import DEADLINE_FIELDS, LateFlag
+from jobs.api.serializers.limits import LimitedAnswer
 from jobs.api.serializers.loops import LoopAnswer
 from jobs.api.serializers.notify import NotifyAnswer
 from jobs.api.serializers.progress import ProgressField
@@ -64,7 +65,7 @@ class Parent(serializers.Serializer):
     step = serializers.CharField(allow_null=True)
 
 
-class ExecutionSummary(NotifyAnswer):
+class ExecutionSummary(LimitedAnswer, NotifyAnswer):
     error = AnyField()
     steps = serializers.DictField(
         source="counts", child=serializers.IntegerField(), help_text="Number of steps by state."
@@ -79,9 +80,8 @@ class ExecutionSummary(NotifyAnswer):
         model = Execution
         fields = (
             "id", "name", "namespace", "state", *DEADLINE_FIELDS, "notify", "flags", "key", "timeout_seconds", "error",
-            "parent",
-            "trigger", "rerun_of", "cancel_requested_at", "created_at", "finished_at", "sealed", "progress",
-            "steps",
+            "parent", "trigger", "rerun_of", "limits", "parked_by", "cancel_requested_at", "created_at", "finished_at",
+            "sealed", "progress", "steps",
         )  # fmt: skip
 
 

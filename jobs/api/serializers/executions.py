@@ -14,6 +14,7 @@ from jobs import graph
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.deadlines import WithDeadline
 from jobs.api.serializers.jobs import JobRequest, one_or_many_schema
+from jobs.api.serializers.limits import LimitsField, find_held_keys
 from jobs.api.serializers.loops import LoopRequest
 from jobs.api.serializers.notify import WithNotify
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField
@@ -98,7 +99,7 @@ class TaskRequest(JobRequest):
                 "max_retries": "give them to its steps",
                 "good_until": "it starts at once",
                 "available_at": "it starts at once",
-                "limits": "give them to its steps",
+                "limits": "give them to its action",
                 "worker_slots": "give them to its steps",
             }.items()
             if field in job
@@ -151,6 +152,9 @@ class Definition(WithDeadline, WithNotify):
         for hook in HookOf
     )
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
+    limits = LimitsField(
+        required=False, help_text="Keys of limits, as of a job. It holds their slots from its start to its end."
+    )
     outputs = serializers.DictField(
         required=False,
         help_text='Outputs of the execution: references like `{"total": {"from": "$.steps.sum.output"}}`.',
@@ -175,6 +179,8 @@ class Definition(WithDeadline, WithNotify):
             raise serializers.ValidationError({"steps": problems})
         if problems := step_data.find_path_problems(definition):
             raise serializers.ValidationError({"steps": problems})
+        if problems := find_held_keys(definition):
+            raise serializers.ValidationError({"limits": problems})
         return super().validate(definition)
 
 

@@ -21,7 +21,7 @@ from controlplane.core.rest import (
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.attempts import AttemptAnswer, LateReportAnswer, TimelineEntry
 from jobs.api.serializers.deadlines import DEADLINE_FIELDS, WithDeadline
-from jobs.api.serializers.limits import LimitsField
+from jobs.api.serializers.limits import LimitsField, describe_parking
 from jobs.api.serializers.notify import NotifyAnswer, WithNotify
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
@@ -195,7 +195,7 @@ class JobAnswer(NotifyAnswer):
 
     @extend_schema_field({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
     def get_parked_by(self, job: WorkerJob) -> dict[str, str] | None:
-        return job.parked_by if job.state == JobState.PENDING else None
+        return describe_parking(job.parked_by) if job.state == JobState.PENDING else None
 
 
 class SubmittedAnswer(JobAnswer):

@@ -1,6 +1,6 @@
 """Requests and responses of the calls about limits, and the field of jobs that names keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -10,7 +10,7 @@ from controlplane.agent.clean_text import is_clean
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, TimeField, WholeField, YesNoField
-from jobs.models import LimitRule
+from jobs.models import Execution, LimitRule
 from jobs.models.limits import RESERVED
 from liveness.models import DEFAULT_NAMESPACE
 
@@ -75,6 +75,46 @@ class LimitsField(serializers.Field[Any, Any, Any, Any]):
 
     def to_representation(self, value: Any) -> Any:
         return value
+
+
+def find_held_keys(definition: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each key of an execution that a step of it names too. Such a step could never start."""
+    held = set(definition.get("limits") or {})
+    named = {key for key in list_keys_of_steps(definition) if key in held} if held else set()
+    return [
+        f"The execution holds the slots of the key {key!r} until its end, so no step of it may name the key."
+        for key in sorted(named)
+    ]
+
+
+def list_keys_of_steps(definition: Mapping[str, Any]) -> Iterator[str]:
+    for step in definition["steps"]:
+        yield from step.get("limits") or ()
+        if step["action"]["type"] == "execution":
+            yield from step["action"].get("limits") or ()
+            yield from list_keys_of_steps(step["action"])
+
+
+def describe_parking(parked_by: dict[str, str] | None) -> dict[str, str] | None:
+    """Return what parks a job or an execution. A first step is parked by a limit of its execution."""
+    return {"limit": parked_by["execution_limit"]} if parked_by and "execution_limit" in parked_by else parked_by
+
+
+class LimitedAnswer(ModelAnswer):
+    """Fields of an execution about its limits."""
+
+    limits = serializers.SerializerMethodField(help_text="Slots that it holds from its start to its end, by key.")
+    parked_by = serializers.SerializerMethodField(
+        help_text='Why it has not started: `{"limit": key}`. Null: it has started, or ended.'
+    )
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "integer"}})
+    def get_limits(self, execution: Execution) -> dict[str, int]:
+        return execution.limits or {}
+
+    @extend_schema_field({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+    def get_parked_by(self, execution: Execution) -> dict[str, str] | None:
+        return execution.parked_by if execution.finished_at is None else None
 
 
 def find_pattern_problem(pattern: str) -> str | None:
@@ -167,7 +207,7 @@ class LimitKeyAnswer(serializers.Serializer):
     key = serializers.CharField()
     used = serializers.IntegerField(help_text="Slots that are held.")
     allowed = serializers.IntegerField(allow_null=True, help_text="Slots of the key; null: any number.")
-    parked = serializers.IntegerField(help_text="Jobs that wait for a slot of the key.")
+    parked = serializers.IntegerField(help_text="Jobs and executions that wait for a slot of the key.")
     oldest_at = TimeField(allow_null=True, help_text="Submission of the oldest of them.")
 
 

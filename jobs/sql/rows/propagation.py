@@ -9,3 +9,4 @@ class PropagatedEnd(NamedTuple):
     id: UUID
     execution: UUID | None
     state: str | None
+    is_limited: bool | None

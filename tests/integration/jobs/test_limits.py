@@ -418,7 +418,7 @@ def test_rules_that_are_wrong_are_refused(operator, pattern, body):
     assert operator.call("put", f"/limits/{pattern}", body).status_code == 400
 
 
-def test_an_execution_refuses_limits_and_its_steps_take_them(worker, rule, api, submit):
+def test_a_job_that_is_an_execution_refuses_limits_and_its_steps_take_them(worker, rule, api, submit):
     rule(running=1)
     step = {"action": {"type": "script", "command": "true"}, "limits": [KEY], "unmatched": "wait"}
     body = {"name": "e", "steps": [{"key": "a", **step}, {"key": "b", **step}]}

@@ -1,0 +1,52 @@
+"""Starts of executions with limits: an execution takes all its slots at once, and holds them until its end.
+
+Until it starts, the execution and its first steps are parked. Each look finds the executions whose slots are free by
+state, so nothing has to be noted for it, and a crash loses nothing. Executions of a key start before its jobs.
+
+Locks: the keys are locked after the roots and the executions. Then only parked and BLOCKED steps of these trees are
+locked. Nobody who holds one of these waits for a key.
+"""
+
+from uuid import UUID
+
+from controlplane.core.prepared import fetch_prepared_rows
+from controlplane.core.transactions import retried_atomic
+from jobs.services import executions
+from jobs.services.hints import announce_work
+from jobs.sql import sql
+
+EXECUTIONS_AT_ONCE = 100
+
+
+def start_executions() -> int:
+    """Start the executions that wait for slots which are free now. Return how many started or wait for another key."""
+    total = 0
+    while moved := start_some():
+        total += moved
+    return total
+
+
+def start_some() -> int:
+    """Start some executions, each namespace in a transaction of its own. Return as `start_executions` does."""
+    by_namespace: dict[str, list[UUID]] = {}
+    for row in fetch_prepared_rows(sql.list_executions_to_start, most=EXECUTIONS_AT_ONCE):
+        by_namespace.setdefault(row.namespace, []).append(row.id)
+    return sum(start_in_namespace(namespace, waiting) for namespace, waiting in by_namespace.items())
+
+
+@retried_atomic
+def start_in_namespace(namespace: str, waiting: list[UUID]) -> int:
+    """Start those of these executions that get their slots. Return how many started or wait for another key."""
+    sql.lock_roots.fetch_rows(executions=waiting)
+    rows = sql.start_executions.fetch_rows(executions=waiting, namespace=namespace)
+    if started := [row for row in rows if row.has_started]:
+        announce_work()
+        executions.begin_without_worker(step for row in started for step in row.begins or [])
+        with_paths = [row.id for row in started if row.has_paths]
+        executions.advance_executions(with_paths, begun=with_paths)
+    return sum(row.has_moved for row in rows)
+
+
+def free_kept_slots() -> None:
+    """Free the slots that ended executions kept because their code could still run, and that has stopped by now."""
+    sql.free_slots_of_executions.fetch_rows()
