@@ -190,7 +190,10 @@ class AttemptTracker:
         return self._ahead.slow_at(begun) if self._table.list_claimed_ahead() else None
 
     def record_exit(self, child_exit: ChildExit) -> None:
-        """Record the end of a child process: the code of an attempt, or the lookup of a secret."""
+        """Record the end of a child process: the code of an attempt, the lookup of a secret, or py-spy."""
+        if child_exit.key in self.stacks:
+            self.stacks.record_exit(child_exit)
+            return
         if child_exit.key in self._lookups:
             attempt_id, name, found = self._lookups.record_exit(child_exit)
             waiting = self._table.find(attempt_id)

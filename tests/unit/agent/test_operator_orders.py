@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +78,72 @@ def test_a_script_has_no_stack_and_the_report_explains_it(plane, agent, tmp_path
     attempt = plane.submit(f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
     eventually(lambda: "STARTED" in plane.events(attempt), "the start")
     assert "no Python function of the agent" in dump(plane, attempt)
+    (tmp_path / "go").touch()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+
+
+PYTHON_SCRIPT = """
+import os, sys, time
+def wait_for_file(path):
+    while not os.path.exists(path):
+        time.sleep(0.02)
+wait_for_file(sys.argv[1])
+"""
+
+
+@pytest.fixture
+def python_script(plane: ControlPlane, tmp_path: Path) -> Callable[[], str]:
+    """Return a function that begins a shell command with a Python process, which runs until a file exists."""
+    (tmp_path / "script.py").write_text(PYTHON_SCRIPT)
+
+    def begin_script() -> str:
+        go = tmp_path / "go"
+        attempt = plane.submit(f"true; {sys.executable} {tmp_path}/script.py {go} https://bob:hunter2@host; true")
+        eventually(lambda: "STARTED" in plane.events(attempt), "the start")
+        return attempt
+
+    return begin_script
+
+
+def fake_py_spy(folder: Path, script: str) -> str:
+    """Write a program py-spy that runs a shell script, and return the PATH with it."""
+    program = folder / "bin" / "py-spy"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def dump_until(plane: ControlPlane, attempt: str, words: str) -> str:
+    """Ask for stacks again until they have these words, because the process may still start."""
+    while words not in (text := dump(plane, attempt)):
+        plane.heartbeat = {"dump": []}
+        plane.reports[:] = [one for one in plane.reports if one["event"] != "STACK"]
+        before = plane.count("heartbeat")
+        eventually(lambda before=before: plane.count("heartbeat") > before + 1, "heartbeats without a request")
+    return text
+
+
+def test_py_spy_reads_the_python_processes_of_a_script_if_it_is_on_the_path(
+    plane, agent, tmp_path, python_script, monkeypatch
+):
+    show_command_line = 'echo "$1 $2: $(tr "\\0" " " < /proc/$3/cmdline)"; exit 1'
+    monkeypatch.setenv("PATH", fake_py_spy(tmp_path, show_command_line))
+    agent()
+    attempt = python_script()
+    text = dump_until(plane, attempt, "dump --pid")
+    [line] = [line for line in text.splitlines() if line.startswith("dump --pid: ")]
+    assert "script.py" in line and "hunter2" not in line
+    assert "(no stacks of process" in text and "Its processes: " in text
+    (tmp_path / "go").touch()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+
+
+def test_without_py_spy_the_report_says_what_to_install(plane, agent, tmp_path, python_script, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    agent()
+    attempt = python_script()
+    assert "install py-spy" in dump_until(plane, attempt, "Python processes")
     (tmp_path / "go").touch()
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
 
