@@ -15,6 +15,8 @@ from rest_framework.response import Response
 LONGEST_WAIT = 60
 NOT_YET = "Not-Yet"
 """Header of a response that may be held back. Its value is the seconds from the first call on."""
+FOLLOWED = "Followed-Jobs"
+"""Header of such a response: the jobs whose change lets the call respond (jobs.services.followed_jobs)."""
 ASKED_AGAIN = "controlplane.asked_again"
 """Key in the environ of a repeated call, whose response matters only if it has changed."""
 
@@ -41,7 +43,10 @@ def not_yet(wait: float) -> Response:
     return mark_not_yet(Response({}), wait)
 
 
-def mark_not_yet(response: Response, wait: float) -> Response:
+def mark_not_yet(response: Response, wait: float, followed: str = "") -> Response:
+    """Let the response be held back for `wait` seconds, or until one of the `followed` jobs has changed."""
     if wait:
         response[NOT_YET] = f"{wait:g}"
+        if followed:
+            response[FOLLOWED] = followed
     return response

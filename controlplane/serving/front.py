@@ -151,7 +151,7 @@ class Front:
         if call.lane == Lane.CLAIM and request.method == "GET" and request.path.endswith("/hints"):
             return await self._answer_hint(request, call)
         answer_now = partial(self._answer_now, request, call)
-        return await self._waits.answer(call.key, answer_now, request.disconnected)
+        return await self._waits.answer(call.key, answer_now, request.disconnected, digest_of_wait(request))
 
     async def _answer_hint(self, request: Request, call: Call) -> Answer | None:
         """Let the call wait for work.
@@ -201,6 +201,14 @@ class Front:
         if time.monotonic() - self._refused_at >= LOG_INTERVAL:
             log.warning("Calls were refused before they got a thread", calls=self._refused, reason=problem.code)
             self._refused, self._refused_at = 0, time.monotonic()
+
+
+def digest_of_wait(request: Request) -> bytes:
+    """Return a hash that two calls share only if all of their heads are equal. Empty for calls that do not wait."""
+    if request.method != "GET" or "wait=" not in request.query:
+        return b""
+    head = [request.path, request.query, *(f"{name}: {value}" for name, value in sorted(request.by_name.items()))]
+    return sha256("\n".join(head).encode(errors="surrogatepass")).digest()
 
 
 def seconds_asked(query: str) -> float:

@@ -21,6 +21,7 @@ from jobs.errors import JobUnknown
 from jobs.models import LogLine
 from jobs.selectors.jobs import jobs_visible_to
 from jobs.selectors.logs import has_log_ended, job_log_page, job_server_lines
+from jobs.services.followed_jobs import FollowedJob, write_followed
 
 PAGE_LIMIT = 1000
 
@@ -90,7 +91,8 @@ class JobLogsView(JobCall):
         cursor = last if len(rows) > len(items) else None
         answer = {"items": items, "next": cursor, "last": last, "complete": ended and cursor is None}
         response = Response(answer, headers=self.next_page_header(request, cursor))
-        return response if items or ended else mark_not_yet(response, wait)
+        followed = write_followed([FollowedJob(job, after, attempt)])
+        return response if items or ended else mark_not_yet(response, wait, followed)
 
     @staticmethod
     def next_page_header(request: Request, cursor: str | None) -> dict[str, str]:

@@ -21,6 +21,7 @@ from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
 from jobs.selectors.jobs import jobs_visible_to, jobs_with_flags
 from jobs.services import changes
+from jobs.services.followed_jobs import FollowedJob, write_followed
 from jobs.states import TERMINAL
 
 JOBS_LIMIT = 100
@@ -59,7 +60,8 @@ class JobView(Intervention):
         if not rows:
             raise Http404("The job does not exist or is not yours.")
         response = Response(represent(JobAnswer, rows[0]))
-        return response if rows[0].state in TERMINAL else mark_not_yet(response, wait)
+        followed = write_followed([FollowedJob(job)])
+        return response if rows[0].state in TERMINAL else mark_not_yet(response, wait, followed)
 
     @extend_schema(request=ChangeRequest, responses=JobAnswer, examples=[examples.CHANGE])
     def patch(self, request: Request, job: UUID) -> Response:
@@ -86,7 +88,8 @@ class JobsWaitView(JobCall):
         rows = jobs_with_flags(without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
         items = within_limit(represent(JobAnswer, row) for row in rows)
         response = Response({"items": items, "unknown": [id for id in ids if id not in known]})
-        return response if items or known != set(ids) else mark_not_yet(response, wait)
+        followed = write_followed([FollowedJob(id) for id in ids])
+        return response if items or known != set(ids) else mark_not_yet(response, wait, followed)
 
 
 def has_ended(jobs: Iterable[UUID]) -> bool:

@@ -18,6 +18,7 @@ from jobs.sql.rows import (
     executions,
     failover,
     fair_turns,
+    followed_jobs,
     heartbeats,
     hints,
     history,
@@ -123,6 +124,7 @@ class JobsStatements(Statements):
     raise_attempt_counts: Statement[failover.RaiseAttemptCountsRow]
     read_new_timeline: Statement[failover.ReadNewTimelineRow]
     drop_past_turns: Statement[fair_turns.DropPastTurnsRow]
+    list_changed_jobs: Statement[followed_jobs.ChangedJob]
     record_worker_heartbeat: Statement[heartbeats.RecordedHeartbeat]
     record_plain_heartbeats: Statement[heartbeats.RecordedPlainHeartbeat]
     lock_roots_of_held_steps: Statement[IdRow]

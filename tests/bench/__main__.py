@@ -34,6 +34,7 @@ BENCHES = {
     "check_none_due": "in_database",
     "check_10000_due": "in_database",
     "idle": "idle",
+    "follow": "follow",
     "pickup": "idle",
     "start": "start",
     "restart": "restart",

@@ -1,14 +1,18 @@
 """Waiting calls hold no thread: they are asked again until their answer has come or their time is over."""
 
 import asyncio
+import uuid
 from types import SimpleNamespace
 
 import pytest
+from django.db import DatabaseError
 
-from controlplane.core.long_polls import NOT_YET
-from controlplane.serving import waits
+from controlplane.core.long_polls import FOLLOWED, NOT_YET
+from controlplane.serving import follows, waits
 from controlplane.serving.answers import Answer
+from controlplane.serving.follows import Follows
 from controlplane.serving.waits import Waits
+from jobs.services.followed_jobs import FollowedJob, write_followed
 
 
 def kept_back(seconds, body=b"not yet"):
@@ -37,6 +41,8 @@ class Asked:
 def short_pauses(monkeypatch):
     monkeypatch.setattr(waits, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(waits, "LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr(follows, "FIRST_INTERVAL", 0.001)
+    monkeypatch.setattr(follows, "LOOK_INTERVAL", 0.002)
 
 
 def test_what_need_not_be_kept_back_is_answered_at_once():
@@ -96,3 +102,128 @@ def test_a_call_beyond_the_limit_of_waits_is_answered_at_once(monkeypatch, limit
         assert await waiting.answer("a", third, never) == ENDED
 
     asyncio.run(both())
+
+
+LINE, END = FollowedJob(uuid.uuid4(), after=7), FollowedJob(uuid.uuid4())
+
+
+def followed(seconds, *jobs, body=b"not yet"):
+    answer = kept_back(seconds, body)
+    return answer._replace(headers=[*answer.headers, (FOLLOWED, write_followed(jobs))])
+
+
+class Look:
+    """Look at followed jobs. It finds what the caller put into `changed`, and records the jobs of each look."""
+
+    def __init__(self):
+        self.changed, self.looks = set(), []
+
+    def __call__(self, jobs):
+        self.looks.append(jobs)
+        return {place for place, job in enumerate(jobs) if job in self.changed}
+
+
+def test_a_call_that_follows_a_job_is_checked_again_only_when_the_job_has_changed():
+    async def wait(job):
+        look, asked = Look(), Asked(followed(60, job), ENDED)
+        answer = asyncio.ensure_future(Waits(Follows(look)).answer("a", asked, never))
+        while len(look.looks) < 5:
+            await asyncio.sleep(0.001)
+        assert asked.again == [False] and look.looks[0] == [job]
+        look.changed.add(job)
+        assert await answer == ENDED
+        assert asked.again == [False, True]
+
+    for job in (LINE, END):
+        asyncio.run(wait(job))
+
+
+def test_a_log_without_a_new_line_keeps_its_first_response_but_a_job_gets_a_complete_one():
+    async def wait(job):
+        asked = Asked(followed(0.01, job), ENDED)
+        return await Waits(Follows(Look())).answer("a", asked, never), asked.again
+
+    assert asyncio.run(wait(LINE)) == (ENDED._replace(body=b"not yet"), [False])
+    assert asyncio.run(wait(END)) == (ENDED, [False, False])
+
+
+def test_one_look_is_for_all_calls_and_wakes_only_those_whose_job_has_changed():
+    async def wait():
+        look = Look()
+        waiting = Waits(Follows(look))
+        asked = [Asked(followed(60, LINE), ENDED), Asked(followed(60, END, LINE), ENDED), Asked(followed(60, END))]
+        calls = [asyncio.ensure_future(waiting.answer("a", one, never)) for one in asked]
+        while not any(len(jobs) == 4 for jobs in look.looks):
+            await asyncio.sleep(0.001)
+        look.changed.add(LINE)
+        assert await asyncio.gather(*calls[:2]) == [ENDED, ENDED]
+        assert [one.again for one in asked] == [[False, True], [False, True], [False]]
+        waiting.close()
+        assert (await calls[2]).body == b"not yet"
+
+    asyncio.run(wait())
+
+
+def test_a_changed_job_whose_call_still_waits_is_checked_at_intervals():
+    look, asked = Look(), Asked(followed(60, LINE), kept_back(60), kept_back(60), ENDED)
+    look.changed.add(LINE)
+    assert asyncio.run(Waits(Follows(look)).answer("a", asked, never)) == ENDED
+    assert asked.again == [False, True, True, True]
+
+
+@pytest.mark.parametrize(("limit", "others"), [("FOLLOWED_OF_ONE", "a"), ("FOLLOWED", "b")])
+def test_a_call_that_would_follow_too_many_jobs_is_checked_at_intervals(monkeypatch, limit, others):
+    monkeypatch.setattr(follows, limit, 2)
+
+    async def wait():
+        look = Look()
+        waiting = Waits(Follows(look))
+        first = asyncio.ensure_future(waiting.answer(others, Asked(followed(60, LINE, END)), never))
+        await asyncio.sleep(0.01)
+        second = Asked(followed(60, LINE), kept_back(60), ENDED)
+        assert await waiting.answer("a", second, never) == ENDED
+        assert all(len(jobs) == 2 for jobs in look.looks)
+        first.cancel()
+        await asyncio.wait([first])
+
+    asyncio.run(wait())
+
+
+def test_an_error_of_the_database_ends_no_look():
+    look, failed = Look(), []
+
+    def look_once_in_vain(jobs):
+        if not failed:
+            failed.append(jobs)
+            raise DatabaseError
+        return look(jobs)
+
+    look.changed.add(LINE)
+    asked = Asked(followed(60, LINE), ENDED)
+    assert asyncio.run(Waits(Follows(look_once_in_vain)).answer("a", asked, never)) == ENDED
+    assert failed
+
+
+def test_an_equal_call_for_a_log_without_a_new_line_is_not_checked_again(monkeypatch):
+    async def wait():
+        look, asked = Look(), Asked(followed(0.01, LINE), ENDED)
+        waiting = Waits(Follows(look))
+        first = await waiting.answer("a", asked, never, b"call")
+        assert (await waiting.answer("a", asked, never, b"call"), asked.again) == (first, [False])
+        assert await waiting.answer("a", Asked(ENDED), never, b"another call") == ENDED
+        look.changed.add(LINE)
+        assert await waiting.answer("a", asked, never, b"call") == ENDED
+        assert await waiting.answer("a", asked, never, b"call") == ENDED
+        assert asked.again[0:2] == [False, True]
+
+    asyncio.run(wait())
+
+
+def test_the_check_of_a_call_counts_for_a_limited_time(monkeypatch):
+    monkeypatch.setattr(waits, "CHECKED_WITHIN", 0.0)
+
+    async def wait():
+        waiting, asked = Waits(Follows(Look())), Asked(followed(0.01, LINE), followed(0.01, LINE), ENDED)
+        return [await waiting.answer("a", asked, never, b"call") for _ in range(3)][-1], asked.again
+
+    assert asyncio.run(wait()) == (ENDED, [False] * 3)

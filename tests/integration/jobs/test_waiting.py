@@ -4,7 +4,8 @@ import uuid
 
 import pytest
 
-from controlplane.core.long_polls import ASKED_AGAIN, NOT_YET
+from controlplane.core.long_polls import ASKED_AGAIN, FOLLOWED, NOT_YET
+from jobs.services.followed_jobs import FollowedJob, list_changed, read_followed
 
 
 def test_a_job_that_has_not_ended_is_answered_with_how_long_that_may_be_kept_back(submit, worker):
@@ -81,6 +82,42 @@ def test_the_log_of_an_attempt_that_has_ended_is_complete_while_its_job_continue
     second = submit.client.get(f"/jobs/{job}/logs?attempt=2&wait=9")
     assert (first.json()["complete"], second.json()["complete"], second[NOT_YET]) == (True, False, "9")
     assert NOT_YET not in first
+
+
+def test_responses_that_wait_name_the_jobs_that_they_follow(submit, worker):
+    first, second = (uuid.UUID(submit()["id"]) for _ in range(2))
+    for path, jobs in {
+        f"/jobs/{first}?wait=9": [FollowedJob(first)],
+        f"/jobs/wait?id={first}&id={second}&wait=9": [FollowedJob(first), FollowedJob(second)],
+        f"/jobs/{first}/logs?wait=9": [FollowedJob(first, after=0)],
+        f"/jobs/{first}/logs?wait=9&cursor=7&attempt=2": [FollowedJob(first, after=7, attempt=2)],
+    }.items():
+        assert read_followed(submit.client.get(path)[FOLLOWED]) == jobs, path
+        assert FOLLOWED not in submit.client.get(path.replace("wait=9", "wait=0")), path
+
+
+def test_a_followed_job_has_changed_once_it_has_ended_is_gone_or_has_a_later_line(submit, worker):
+    one = worker()
+    jobs = [uuid.UUID(submit()["id"]) for _ in range(3)]
+    held = {uuid.UUID(attempt["job"]["id"]): attempt for attempt in one.claim(3)}
+    written, ended, retried = jobs
+    for attempt in held.values():
+        one.start(attempt)
+    one.report({"attempt": held[written]["id"], "event": "LOG", "stream": "STDOUT", "lines": ["a", "b"]})
+    one.complete(held[ended])
+    one.report({"attempt": held[retried]["id"], "event": "RELEASED", "reason": "x"})
+    last = int(submit.client.get(f"/jobs/{written}/logs").json()["last"])
+    unchanged = [
+        FollowedJob(written), FollowedJob(written, after=last), FollowedJob(written, after=0, attempt=2),
+        FollowedJob(retried), FollowedJob(retried, after=0), FollowedJob(retried, after=0, attempt=2),
+    ]  # fmt: skip
+    changed = [
+        FollowedJob(written, after=last - 1), FollowedJob(written, after=0), FollowedJob(written, after=0, attempt=1),
+        FollowedJob(ended), FollowedJob(ended, after=0), FollowedJob(ended, after=0, attempt=9),
+        FollowedJob(retried, after=0, attempt=1), FollowedJob(uuid.uuid4()), FollowedJob(uuid.uuid4(), after=5),
+    ]  # fmt: skip
+    assert list_changed([*unchanged, *changed]) == set(range(len(unchanged), len(unchanged) + len(changed)))
+    assert list_changed([]) == set()
 
 
 def test_a_call_for_events_waits_for_one(api, worker):
