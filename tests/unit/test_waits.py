@@ -138,7 +138,7 @@ def test_a_call_that_follows_a_job_is_checked_again_only_when_the_job_has_change
         asyncio.run(wait(job))
 
 
-def test_a_log_without_a_new_line_keeps_its_first_response_but_a_job_gets_a_complete_one():
+def test_a_quiet_log_keeps_its_first_response_but_a_job_gets_a_complete_one():
     async def wait(job):
         asked = Asked(followed(0.01, job), ENDED)
         return await Waits(Follows(Look())).answer("a", asked, never), asked.again

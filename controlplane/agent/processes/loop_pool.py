@@ -156,7 +156,7 @@ class LoopPool(ProcessPool[LoopMember]):
         if self.host.get_child(member.key) is None:
             return  # it has ended since: `record_end` ends the call
         if why and len(member.calls) == 1:
-            # What was left behind ends now, and only then the attempt has ended.
+            # Processes that it left behind end now, and only then the attempt has ended.
             member.is_retired = True
             log.info("Pool process replaced", why=why, pid=child.pid, **one.call.describe())
             child.kill_child()

@@ -171,7 +171,7 @@ class Pool(ProcessPool[PoolMember]):
         if self.host.get_child(member.key) is None:
             return  # it has ended since: `record_end` ends the call
         if why:
-            # What it left behind ends now, and only then the attempt has ended.
+            # Processes that it left behind end now, and only then the attempt has ended.
             member.is_killed = True
             log.info("Pool process replaced", why=why, pid=child.pid, **call.describe())
             child.kill_child()

@@ -1,7 +1,7 @@
 """Folding of an execution's steps, so that hundreds of steps fit on a screen.
 
 Steps whose keys differ only in numbers are folded into one lane. Neighbouring steps that ended well or still wait are
-folded too. Failed and running steps of a fold get their own lanes below it, if they are few. Of a large execution,
+folded too. Failed and running steps of a fold get their own lanes below it, if they are few. In a large execution,
 several steps may share a row (`list_step_times`).
 """
 
