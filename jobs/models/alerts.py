@@ -81,10 +81,11 @@ class AlertMessage(models.Model):
                 condition=Q(next_try_at__isnull=False, url__isnull=True),
             ),
             models.Index(
-                fields=["next_try_at"],
+                fields=["token", "next_try_at"],
                 name="notification_due",
                 condition=Q(next_try_at__isnull=False, url__isnull=False),
             ),
+            models.Index(fields=["id"], name="alertmessage_of_alert", condition=Q(url__isnull=True)),
             models.Index(fields=["created_at"], name="notification_by_age", condition=Q(url__isnull=False)),
             models.Index(fields=["token", "id"], name="notification_of_token", condition=Q(url__isnull=False)),
             models.Index(fields=["created_at"], name="alertmessage_test", condition=Q(event="test")),

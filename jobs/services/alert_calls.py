@@ -2,14 +2,21 @@
 
 import re
 import socket
+import threading
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from controlplane.agent.secrets.mask import SecretMask
 
 TIMEOUT = urllib3.Timeout(connect=3, read=5)
+"""Seconds to connect, and for each single read."""
+CALL_DEADLINE = 12.0
+"""Seconds after which a connection is closed, also if the receiver sends a byte now and then."""
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 """All IPv6 addresses of hosts on the Internet are in this network."""
 MAPPED = IPv6Network("::ffff:0:0/96")
@@ -31,6 +38,43 @@ class RefusedAddress(NotSent):
     """The address is in a private network."""
 
 
+class BadStatus(NotSent):
+    """The receiver responded with an error."""
+
+
+class NotTried(NotSent):
+    """The message was not tried, so this does not count as a try."""
+
+
+class EndingConnection:
+    """Mixin for a connection that is closed at the deadline, also during a TLS handshake."""
+
+    sock: Any
+
+    def connect(self) -> None:
+        self._deadline = threading.Timer(CALL_DEADLINE, self._end)
+        self._deadline.daemon = True
+        self._deadline.start()
+        super().connect()  # type: ignore[misc]
+
+    def close(self) -> None:
+        if hasattr(self, "_deadline"):
+            self._deadline.cancel()
+        super().close()  # type: ignore[misc]
+
+    def _end(self) -> None:
+        with suppress(OSError, AttributeError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+
+class EndingHTTPConnection(EndingConnection, HTTPConnection):
+    pass
+
+
+class EndingHTTPSConnection(EndingConnection, HTTPSConnection):
+    pass
+
+
 def call_url(method: str, url: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool) -> int:
     """Make a call and return the status of the response. Do not read its body or follow redirects. Raise NotSent.
 
@@ -46,6 +90,7 @@ def call_url(method: str, url: str, headers: dict[str, str], body: bytes | None,
         pool = urllib3.HTTPSConnectionPool(address, port, server_hostname=host, assert_hostname=host, timeout=TIMEOUT)
     else:
         pool = urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
+    pool.ConnectionCls = EndingHTTPSConnection if tls else EndingHTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     with pool:
         answer = pool.urlopen(

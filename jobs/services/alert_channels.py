@@ -14,7 +14,7 @@ from django.core.mail import EmailMessage, get_connection
 from controlplane.agent.secrets.mask import SecretMask
 from jobs.conf import alerts_conf
 from jobs.models import AlertChannel
-from jobs.services.alert_calls import NotSent, call_url, mask_of_address
+from jobs.services.alert_calls import BadStatus, NotSent, call_url, mask_of_address
 from jobs.services.alert_texts import describe_message, write_for_service
 
 MAIL_TIMEOUT = 10
@@ -116,12 +116,12 @@ def call_with_timeout(channel: str, call: Callable[[], None], mask: SecretMask) 
             raise error
 
 
-def count_running_calls() -> int:
-    """Return the number of calls that have not ended. Forget abandoned calls that have ended since."""
+def count_running_calls(prefix: str = "") -> int:
+    """Return the number of calls that have not ended, of channels with this prefix. Forget those that have ended."""
     for channel, thread in list(calls.items()):
         if not thread.is_alive() and thread.ident is not None:
             calls.pop(channel, None)
-    return len(calls)
+    return sum(channel.startswith(prefix) for channel in list(calls))
 
 
 def post_webhook(url: str, id: UUID, payload: dict[str, Any], secret: str | None = None) -> None:
@@ -142,7 +142,7 @@ def post_webhook(url: str, id: UUID, payload: dict[str, Any], secret: str | None
     }
     status = call_url("POST", url, headers, body.encode(), allow_private=alerts_conf().webhook_allow_private)
     if not 200 <= status < 300:
-        raise NotSent(f"The receiver responded with {status}.")
+        raise BadStatus(f"The receiver responded with {status}.")
 
 
 def send_mail(to: str, id: UUID, payload: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs.conf import alerts_conf
 from jobs.models import AlertMessage, AlertMute
 from jobs.selectors.instance import instance_figures
-from jobs.services.alert_calls import NotSent, call_url, mask_of_address
+from jobs.services.alert_calls import NotSent, NotTried, call_url, mask_of_address
 from jobs.services.alert_channels import call_with_timeout, list_channels, send_message
 from jobs.services.alert_rules import INFO, find_conditions, link_to
 from jobs.sql import sql
@@ -102,8 +102,9 @@ def note_delivery(message: LeasedMessage, refusal: NotSent | None) -> str | None
         error, is_final = str(refusal)[:1000], refusal.is_final
         log.warning("A message could not be sent", channel=message.channel, error=error, tries=message.tries)
     sql.note_delivery.fetch_rows(
-        message=message.id, error=error, is_final=is_final, given_up_after=float(GIVEN_UP_AFTER)
-    )
+        message=message.id, error=error, is_final=is_final, given_up_after=float(GIVEN_UP_AFTER),
+        was_tried=not isinstance(refusal, NotTried),
+    )  # fmt: skip
     return error
 
 

@@ -8,6 +8,7 @@ another client or for the control plane.
 import base64
 import json
 import secrets
+import threading
 import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,9 @@ from uuid import UUID
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 
+from controlplane.core.transactions import retried_atomic
 from jobs.alert_errors import MessageUnknown
-from jobs.services.alert_calls import NotSent, RefusedAddress, mask_of_address
+from jobs.services.alert_calls import BadStatus, NotSent, NotTried, RefusedAddress, mask_of_address
 from jobs.services.alert_channels import call_with_timeout, count_running_calls, post_webhook
 from jobs.services.alerts import SENDING_BUDGET, note_delivery
 from jobs.sql import sql
@@ -31,10 +33,23 @@ AT_ONCE = 16
 """Notifications that are leased together. Each receiver among them has a thread, so all are tried within the lease."""
 RUNNING_CALLS_LIMIT = 100
 """Largest number of calls that run, with those that were abandoned because a receiver sends too slowly."""
+CALLS_OF_TOKEN = 10
+"""The same for the notifications of one token, so that one client cannot stop those of others."""
+running = threading.Lock()
+"""Held by the run of this process, so that slow receivers take only one thread of an executor."""
 
 
 def send_notifications() -> int:
-    """Send due notifications, to several receivers at once. Return how many were sent."""
+    """Send due notifications, to several receivers at once, unless another run does. Return how many were sent."""
+    if not running.acquire(blocking=False):
+        return 0
+    try:
+        return send_due_notifications()
+    finally:
+        running.release()
+
+
+def send_due_notifications() -> int:
     began, sent = time.monotonic(), 0
     with ThreadPoolExecutor(AT_ONCE, "notifications") as pool:
         while time.monotonic() - began < SENDING_BUDGET:
@@ -42,9 +57,9 @@ def send_notifications() -> int:
             if not leased:
                 break
             signing = read_secrets({message.token for message in leased if message.token})
-            by_receiver: dict[str, list[LeasedMessage]] = {}
+            by_receiver: dict[tuple[UUID | None, str], list[LeasedMessage]] = {}
             for message in leased:
-                by_receiver.setdefault(name_receiver(message), []).append(message)
+                by_receiver.setdefault((message.token, name_receiver(message)), []).append(message)
             for results in pool.map(partial(post_in_order, signing, began), by_receiver.values()):
                 sent += sum(note_delivery(message, refusal) is None for message, refusal in results)
     return sent
@@ -53,20 +68,20 @@ def send_notifications() -> int:
 def post_in_order(
     signing: dict[UUID, str], began: float, messages: list[LeasedMessage]
 ) -> list[tuple[LeasedMessage, NotSent | None]]:
-    """Post the notifications of one receiver one after the other. Uses no database.
+    """Post the notifications of one token to one receiver, one after the other. Uses no database.
 
-    After a failed call, and when the time of this run is over, the others are not tried. So a slow receiver does not
-    hold up those of other clients.
+    If the receiver cannot be reached, and when the time of this run is over, the others are not tried. So a slow
+    receiver does not hold up those of other clients.
     """
     results: list[tuple[LeasedMessage, NotSent | None]] = []
     later: NotSent | None = None
     for message in messages:
         if later is None and results and time.monotonic() - began > SENDING_BUDGET:
-            later = NotSent("The calls before it took too long.")
+            later = NotTried("The calls before it took too long.")
         refusal = later or post_notification(message, signing)
         results.append((message, refusal))
-        if refusal is not None and later is None:
-            later = NotSent(f"The call before it failed: {refusal}")
+        if refusal is not None and later is None and not isinstance(refusal, BadStatus):
+            later = NotTried(f"The call before it failed: {refusal}")
     return results
 
 
@@ -76,11 +91,12 @@ def post_notification(message: LeasedMessage, signing: dict[UUID, str]) -> NotSe
     secret = signing.get(message.token) if message.token else None
     if secret is None:
         return NotSent("No token owns this notification, so no secret signs it.")
-    if count_running_calls() >= RUNNING_CALLS_LIMIT:
-        return NotSent("Too many calls to receivers have not ended yet.")
+    own = f"notify {message.token} "
+    if count_running_calls() >= RUNNING_CALLS_LIMIT or count_running_calls(own) >= CALLS_OF_TOKEN:
+        return NotTried("Too many calls to receivers have not ended yet.")
     call = partial(post_webhook, url, message.id, json.loads(message.payload), secret)
     try:
-        call_with_timeout(f"notify {name_receiver(message)}", call, mask_of_address(url, has_host=True))
+        call_with_timeout(f"{own}{name_receiver(message)}", call, mask_of_address(url, has_host=True))
     except RefusedAddress:
         # A client must not learn the private addresses that names have here.
         return NotSent("The address is in a private network. An operator may allow this (WEBHOOK_ALLOW_PRIVATE).")
@@ -107,6 +123,7 @@ def make_secret(token: UUID) -> str:
     return str(ApiToken.objects.values_list("webhook_secret", flat=True).get(pk=token))
 
 
+@retried_atomic
 def send_again(
     message: UUID, by: str, token: UUID | None = None, *, namespaces: Collection[str] | None = None, note: str = ""
 ) -> None:

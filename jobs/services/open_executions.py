@@ -16,7 +16,7 @@ from jobs.conf import conf
 from jobs.errors import KeyTaken
 from jobs.execution_errors import ExecutionUnknown, ImpossibleSteps
 from jobs.models import Execution
-from jobs.services import drafts, guards, holds, step_data, stored_bytes
+from jobs.services import drafts, guards, holds, quotas, step_data, stored_bytes
 from jobs.services.execution_rows import (
     PAYLOAD_BYTES_LIMIT,
     ExecutionPlan,
@@ -183,3 +183,5 @@ def store_steps(
     announce_new_work()
     if barred or any(step.has_paths for step in added):
         advance_executions([row.pk], begun=[row.pk])
+    if is_limited and any(step.has_quota for step in added):
+        quotas.spend_quotas(row.namespace, 1)

@@ -11,7 +11,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs.errors import ImpossibleChange, KeyTaken, TryAgain
 from jobs.execution_errors import ExecutionEnded, ExecutionUnknown
 from jobs.models import Execution
-from jobs.services import guards
+from jobs.services import drafts, guards
 from jobs.services.changes import show_value
 from jobs.services.execution_rows import PAYLOAD_BYTES_LIMIT, ExecutionPlan, count_payload_bytes
 from jobs.services.executions import begin_executions, list_steps_to_restart
@@ -82,7 +82,7 @@ def begin_again(
         raise ExecutionEnded(f"This {before.state} execution has no steps: there is nothing to run again.")
     if inputs is not None:
         definition["inputs"] = inputs
-    refuse_impossible_restart(definition, from_step, inputs)
+    refuse_impossible_restart(before, definition, from_step, before.inputs if inputs is None else inputs)
     steps = list_steps_to_restart([execution], from_step)[execution] if is_restart else {}
     if is_restart and not steps:
         raise ExecutionEnded(f"All steps of this {before.state} execution completed: run it again instead.")
@@ -116,15 +116,21 @@ def read_whole_definition(before: Execution) -> dict[str, Any]:
     return definition
 
 
-def refuse_impossible_restart(definition: dict[str, Any], from_step: str | None, inputs: dict[str, Any] | None) -> None:
-    """Raise ImpossibleChange if the execution has no such step, or if the inputs are too large for it."""
+def refuse_impossible_restart(
+    before: Execution, definition: dict[str, Any], from_step: str | None, inputs: dict[str, Any]
+) -> None:
+    """Raise ImpossibleChange if the execution has no such step, or if it is too large with these inputs."""
     keys = [step["key"] for step in definition["steps"]]
     if from_step is not None and from_step not in keys:
         few = ", ".join(keys[:STEPS_NAMED]) + (" …" if len(keys) > STEPS_NAMED else "")
         raise ImpossibleChange(f"The execution has no step {from_step!r}. Its steps are {few}.")
-    if inputs is not None and (size := count_payload_bytes(definition, inputs)) > PAYLOAD_BYTES_LIMIT:
+    size = count_payload_bytes(definition, inputs)
+    if len(definition["steps"]) > len(before.definition["steps"]):
+        size = max(size, len(drafts.dump_sorted_json(definition["steps"])))
+    if size > PAYLOAD_BYTES_LIMIT:
         raise ImpossibleChange(
-            f"The inputs, with their copies for steps, have {size} bytes, but may have at most {PAYLOAD_BYTES_LIMIT}."
+            f"The steps, with their copies of the inputs, have {size} bytes, but may have at most"
+            f" {PAYLOAD_BYTES_LIMIT}. Steps that were added later count too."
         )
 
 

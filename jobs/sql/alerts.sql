@@ -176,8 +176,9 @@ update jobs_incident i
 returning i.id
 
 -- statement: lease_message
--- Lease the next due messages to the caller: those of alerts, or notifications of ends. The lease is a minute, longer with each try. If the caller's process ends before
--- the result is recorded, another process sends the message again, with the same id.
+-- Lease the next due messages to the caller: those of alerts, or notifications of ends, a few of each token. The lease
+-- is a minute, longer with each try. If the caller's process ends before the result is recorded, another process sends
+-- the message again, with the same id.
 -- takes: only uuid, are_notifications bool, most bigint
 -- returns: id uuid, event text, channel text, payload jsonb, tries int, created_at timestamptz, url text|null, token uuid|null
 -- row: LeasedMessage
@@ -189,11 +190,15 @@ with due_alerts as materialized (
        for no key update skip locked
 ),
 due_notifications as materialized (
-    select id from jobs_alertmessage
-     where next_try_at is not null and url is not null and next_try_at <= clock_timestamp()
-       and (%(only)s::uuid is null or id = %(only)s) and %(are_notifications)s
-     order by next_try_at limit %(most)s
-       for no key update skip locked
+    select own.id
+      from liveness_apitoken token
+     cross join lateral (
+           select m.id, m.next_try_at from jobs_alertmessage m
+            where m.token_id = token.id and m.next_try_at is not null and m.url is not null
+              and m.next_try_at <= clock_timestamp() and %(are_notifications)s
+            order by m.next_try_at limit 4
+              for no key update skip locked) own
+     order by own.next_try_at limit %(most)s
 ),
 due as (
     select id from due_alerts union all select id from due_notifications
@@ -207,16 +212,18 @@ returning m.id, m.event, m.channel, m.payload, m.tries, m.created_at, m.url, m.t
 
 -- statement: note_delivery
 -- Record the result of a try: sent (no error) or failed. A message is given up if the failure is final, or if it is
--- older than `given_up_after` seconds.
--- takes: error text, is_final bool, given_up_after float8, message uuid
+-- older than `given_up_after` seconds. A message that was not tried is due again in 10 seconds.
+-- takes: error text, is_final bool, given_up_after float8, was_tried bool, message uuid
 -- returns: sent_at timestamptz|null, next_try_at timestamptz|null
 -- row: NotedDelivery
 update jobs_alertmessage m
    set sent_at = case when %(error)s::text is null then clock_timestamp() end,
        error = coalesce(%(error)s, ''),
-       next_try_at = case when %(error)s is null or %(is_final)s
-                            or m.created_at < clock_timestamp() - make_interval(secs => %(given_up_after)s)
-                          then null else m.next_try_at end
+       tries = m.tries - (not %(was_tried)s::bool)::int,
+       next_try_at = case when %(error)s is null or %(is_final)s then null
+                          when not %(was_tried)s then clock_timestamp() + interval '10 seconds'
+                          when m.created_at < clock_timestamp() - make_interval(secs => %(given_up_after)s) then null
+                          else m.next_try_at end
  where m.id = %(message)s and m.sent_at is null
 returning m.sent_at, m.next_try_at
 

@@ -24,7 +24,7 @@ select j.step, j.action ->> 'type' as type,
 -- takes: execution uuid, owner uuid, namespace text, steps jsonb, edges jsonb, runners jsonb, staleness_multiplier float8,
 --   unmatched_after float8, waiting_limit int, tag_sets_limit int
 -- returns: id uuid, begins bool, is_barred bool, cause text|null, has_paths bool, missing_worker jsonb|null, waiting bigint,
---   tag_sets bigint, stored bigint, without_worker jsonb|null
+--   tag_sets bigint, stored bigint, without_worker jsonb|null, has_quota bool
 -- row: AddedStep
 -- counted: stored_limit bigint
 with submitted as materialized (
@@ -95,7 +95,8 @@ select placed.id, {{needs_no_worker(placed)}} and placed.waits_for = 0 and place
        0::bigint
 -- counted:        + submitter.stored + (select sum(bytes) from byte_changes)
        as stored,
-       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
+       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker,
+       {{has_quota(placed)}} as has_quota
   from placed cross join submitter cross join parking
 
 -- statement: skip_added_steps

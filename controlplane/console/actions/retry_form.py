@@ -10,6 +10,7 @@ from controlplane.console.actions.trigger_form import describe_problems
 from controlplane.console.actions.work_fields import JSONTextField, format_json
 from jobs.api.serializers.restarts import RestartRequest
 from jobs.models import Execution
+from jobs.services.reruns import read_whole_definition
 
 STEPS_OFFERED = 200
 """Steps that a list offers. Of a larger execution, the key of the step is typed."""
@@ -34,7 +35,7 @@ class RetryForm(OnceForm):
         self.execution = execution
         self.options: dict[str, Any] = {}
         self.fields["note"].widget.attrs.pop("autofocus")
-        keys = [step["key"] for step in execution.definition["steps"]]
+        keys = [step["key"] for step in read_whole_definition(execution)["steps"]]
         if len(keys) <= STEPS_OFFERED:
             self.fields["from_step"].widget = forms.Select(
                 choices=[("", "the steps that failed"), *((key, key) for key in keys)]

@@ -21,6 +21,7 @@ class NotifyRequest(StrictSerializer):
     on = serializers.ListField(
         child=ChoiceField(ENDS),
         allow_empty=False,
+        max_length=len(ENDS),
         required=False,
         help_text="States at the end that are notified. Default: all.",
     )

@@ -21,3 +21,4 @@ class AddedStep(NamedTuple):
     tag_sets: int
     stored: int
     without_worker: str | None
+    has_quota: bool
