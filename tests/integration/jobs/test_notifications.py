@@ -2,12 +2,16 @@
 
 import base64
 import json
+import socket
+import threading
+from contextlib import suppress
 
 import pytest
+import urllib3
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from jobs.models import AlertMessage
-from jobs.services import alerts, notifications
+from jobs.services import alert_calls, alerts, notifications
 from jobs.services.interventions import cancel_job
 from tests.support.executions import SCRIPT, step
 from tests.support.receiver import listening
@@ -272,3 +276,74 @@ def test_the_page_lists_what_could_not_be_delivered_and_sends_it_again(submit, r
     assert client.post(address, {"note": "fixed"}).status_code == 302
     assert notifications.send_notifications() == 1
     assert "Could not be delivered" not in client.get("/admin/instance/alerts/").content.decode()
+
+
+def test_a_wrong_address_of_one_client_delays_no_other_client(api, submit, receiver):
+    cancel_job(submit(notify=[{"url": f"{receiver.url}/wrong"}])["id"], "operator:ann")
+    other = api("client").post("/jobs", {"action": SCRIPT, "notify": [{"url": receiver.url}]}).json()
+    cancel_job(other["id"], "operator:ann")
+    receiver.statuses.append(404)
+    assert notifications.send_notifications() == 1
+    assert sorted(AlertMessage.objects.values_list("error", "tries")) == [
+        ("", 1),
+        ("The receiver responded with 404.", 1),
+    ]
+
+
+def test_a_message_that_was_not_tried_is_not_given_up(submit, receiver, clock, monkeypatch):
+    cancel_job(submit(notify=[{"url": receiver.url}])["id"], "operator:ann")
+    clock.advance(90_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(notifications, "RUNNING_CALLS_LIMIT", 0)
+        notifications.send_due_notifications()
+    message = AlertMessage.objects.get()
+    assert (message.tries, message.next_try_at is None) == (0, False)
+    clock.advance(11)
+    assert notifications.send_notifications() == 1
+
+
+def test_one_run_of_a_process_sends_notifications_at_a_time(submit, receiver):
+    cancel_job(submit(notify=[{"url": receiver.url}])["id"], "operator:ann")
+    with notifications.running:
+        assert notifications.send_notifications() == 0
+    assert notifications.send_notifications() == 1
+
+
+def test_a_client_with_many_notifications_leaves_room_for_others(api, submit, receiver):
+    for _ in range(6):
+        cancel_job(submit(notify=[{"url": receiver.url}])["id"], "operator:ann")
+    other = api("client").post("/jobs", {"action": SCRIPT, "notify": [{"url": receiver.url}]}).json()
+    cancel_job(other["id"], "operator:ann")
+    leased = notifications.sql.lease_message.fetch_rows(only=None, are_notifications=True, most=5)
+    assert len(leased) == 5 and len({message.token for message in leased}) == 2
+
+
+def test_states_are_named_once(submitter):
+    answer = submitter.post(
+        "/jobs", {"action": SCRIPT, "notify": [{"url": "https://example.org", "on": ["FAILED"] * 1000}]}
+    )
+    assert answer.status_code == 400 and "notify" in answer.json()["errors"]
+
+
+def test_a_receiver_that_sends_a_byte_now_and_then_is_cut_off(monkeypatch):
+    monkeypatch.setattr(alert_calls, "CALL_DEADLINE", 0.5)
+    ended = threading.Event()
+
+    def trickle(listener):
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not ended.wait(0.05):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle, args=[listener])
+        thread.start()
+        try:
+            with pytest.raises(urllib3.exceptions.HTTPError):
+                alert_calls.call_url(
+                    "POST", f"http://127.0.0.1:{listener.getsockname()[1]}/", {}, b"{}", allow_private=True
+                )
+        finally:
+            ended.set()
+            thread.join()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jobs.models import Execution, StepDependency, WorkerJob
-from jobs.services import sweep
+from jobs.models import Execution, LimitRule, StepDependency, WorkerJob
+from jobs.services import reruns, sweep
 from tests.support.executions import SCRIPT, step
 
 pytestmark = pytest.mark.django_db
@@ -274,6 +274,26 @@ def test_a_rerun_has_the_added_steps(begin, add, seal, do, submitter):
     assert [(one["key"], one["state"]) for one in restarted["steps"]] == [
         ("a", "COMPLETED"), ("b", "PENDING"), ("c", "BLOCKED"),
     ]  # fmt: skip
+
+
+def test_an_execution_that_grew_too_large_is_not_run_again(begin, add, submitter, monkeypatch):
+    run = begin(step("a"), sealed=False, inputs={"text": "x" * 300})
+    for number in range(4):
+        assert add(run, step(f"b{number}")).status_code == 201
+    submitter.post(f"/executions/{run.id}/cancel", {"note": "x"})
+    monkeypatch.setattr(reruns, "PAYLOAD_BYTES_LIMIT", 1000)
+    answer = submitter.post(f"/executions/{run.id}/rerun", {"note": "again"})
+    assert answer.status_code in (400, 409, 422) and "may have at most 1000" in answer.json()["detail"]
+    assert Execution.objects.count() == 1
+
+
+def test_added_steps_count_for_the_quota_of_the_namespace(begin, add):
+    run = begin(step("a"), sealed=False)
+    LimitRule.objects.create(namespace="default", pattern="namespace:default", max_waiting=2, by="ann")
+    assert add(run, step("b")).status_code == 201
+    answer = add(run, step("c"))
+    assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
+    assert WorkerJob.objects.count() == 2
 
 
 def test_progress_counts_steps_that_ended_and_that_failed(begin, do):
