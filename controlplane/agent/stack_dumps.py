@@ -29,7 +29,7 @@ class StackResult:
 
 
 class StackDumps:
-    """Read each stack once for each request.
+    """Read the stacks of an attempt once for each request of an operator.
 
     Python functions write their stacks. A thread waits for that, because the code may be slow. For other code a child
     process reads the stacks with py-spy. Both call `put` with the StackResult. The main thread then calls `report`,

@@ -1,4 +1,4 @@
-"""Parts of commands: their files, calls for each target, and answers."""
+"""Helpers of commands: read JSON files, call the API for each target, and print responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of answers about limits, queues and holds."""
+"""Types of responses about limits, queues and holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Limit(TypedDict):
 
 
 class LimitKey(TypedDict):
-    """Key in use. `used` and `allowed` count slots, `parked` counts jobs."""
+    """Key in use. `used` and `allowed` count slots; `parked` counts jobs and executions."""
 
     key: str
     used: int

@@ -1,4 +1,4 @@
-"""Types of the parts of responses that are about loops, and the progress of executions."""
+"""Types of the fields of loops in responses, and of the progress of executions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Progress(TypedDict):
-    """Number of steps of an execution, or of items of a loop. `done` of an execution counts all that have ended."""
+    """Counts of the steps of an execution or the items of a loop. `done` of an execution counts all ended steps."""
 
     total: int
     done: int

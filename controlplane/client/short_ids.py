@@ -36,14 +36,14 @@ def find_hold(client: Client, text: str) -> str:
 
 
 def find_of_operation(client: Client, operation: str, text: str) -> str:
-    """Return the id of an item of a bulk action. The name of the operation ends with the kind of its items."""
+    """Return the id of an item of a bulk action, given its end. `operation`, like `cancel_job`, ends with the kind."""
     finders = {"server": find_server, "job": find_job, "execution": find_execution, "trigger": find_trigger}
     find = finders.get(operation.rpartition("_")[2])
     return find(client, text) if find else text
 
 
 def find_by_end(text: str, kind: str, listing: Callable[..., Iterator[Any]]) -> str:
-    """Return the id that ends with `text`, as pages show it. Search the latest 500 objects. Raise ValueError."""
+    """Return the id that ends with `text`, among the latest 500 objects. Raise ValueError unless exactly one does."""
     if not SHORT_ID.fullmatch(text):
         return text  # a whole id, or a text for the control plane to refuse
     latest = islice(listing(page=LARGEST_PAGE), LARGEST_PAGE)
@@ -55,7 +55,7 @@ def find_by_end(text: str, kind: str, listing: Callable[..., Iterator[Any]]) -> 
 
 
 def find_server(client: Client, text: str) -> str:
-    """Return the id of a server, given its id, the end of it, or the name of exactly one alive server.
+    """Return the id of a server, given its id, the end of its id, or the name of exactly one alive server.
 
     Raise ValueError.
     """

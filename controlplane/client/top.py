@@ -16,7 +16,7 @@ from controlplane.client.watching import CLEAR, SHORTEST
 
 
 def run(client: Client, given: Namespace, out: Output) -> int:
-    """Refresh until `q` or an interruption, or `times` times. Continue after an outage, unless the first call fails.
+    """Refresh until `q`, an interrupt, or `times` refreshes. Continue after an outage, unless the first call fails.
 
     The whole screen is used on a terminal, unless `times` is given.
     """

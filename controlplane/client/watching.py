@@ -1,4 +1,4 @@
-"""Option `--watch` of lists: show the list again and again."""
+"""Option `--watch` of lists: fetch and print a list repeatedly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controlplane.client.output import Output
 
 CLEAR = "\x1b[H\x1b[2J"
 EVERY = 2.0
-"""Seconds between two looks, unless the option names others."""
+"""Seconds between two refreshes, unless the option gives others."""
 SHORTEST = 0.1
 
 Run = Callable[[Client, Namespace, Output], int]

@@ -16,7 +16,7 @@ LONGEST_WAIT = 60
 NOT_YET = "Not-Yet"
 """Header of a response that may be held back. Its value is the seconds from the first call on."""
 FOLLOWED = "Followed-Jobs"
-"""Header of such a response: the jobs whose change lets the call respond (jobs.services.followed_jobs)."""
+"""Header of a response that is held back until a job changes. It lists the jobs (jobs.services.followed_jobs)."""
 ASKED_AGAIN = "controlplane.asked_again"
 """Key in the environ of a repeated call, whose response matters only if it has changed."""
 

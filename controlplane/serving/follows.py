@@ -1,4 +1,4 @@
-"""Look at the jobs that waiting calls follow, with one query for all calls of this process.
+"""Check the jobs that waiting calls follow, with one query for all calls of this process.
 
 Otherwise Django would check each call each second, which takes a thousand times as much.
 """
@@ -20,7 +20,7 @@ from jobs.services.followed_jobs import FollowedJob, list_changed
 log = structlog.get_logger()
 
 LOOK_INTERVAL, FIRST_INTERVAL = 0.5, 0.1
-"""Seconds between two looks at a job, and between those in the first LOOK_INTERVAL of a call for the end of a job."""
+"""Seconds between two checks of all calls, and of a new call (for LOOK_INTERVAL) that waits for the end of a job."""
 FOLLOWED, FOLLOWED_OF_ONE = 5_000, 1_000
 """Largest number of jobs that are followed at the same time, by all callers and by one."""
 
@@ -31,7 +31,7 @@ class Follower(NamedTuple):
     changed: "asyncio.Future[None]"
 
     def is_due(self, now: float) -> bool:
-        """Return True if the next look is for this call, although it is not for all."""
+        """Return True if this call is checked next, although it is not the turn of all calls."""
         return now - self.began < LOOK_INTERVAL and any(job.after is None for job in self.jobs)
 
 
@@ -65,7 +65,7 @@ class Follows:
             self._of += Counter()  # remove callers that follow nothing
 
     async def _look_for_changes(self) -> None:
-        """Look until there are no followers."""
+        """Check the followed jobs until no call follows any."""
         looked_at = float("-inf")
         while self._followers:
             await asyncio.sleep(FIRST_INTERVAL)

@@ -19,9 +19,9 @@ from controlplane.core.json_bodies import read_json, write_json
 KNOWN_FOR = 1.0
 """Seconds after which a claim reads a queue from its beginning again."""
 SETS_KEPT_FOR = 60.0
-"""Seconds after which the sets of tags of a server's claims are read again, because many may have no jobs any more."""
+"""Seconds after which the tag sets of a server are read again, because many may have no jobs any more."""
 SETS_LIMIT, PARTS_LIMIT = 30, 8
-"""Largest number of remembered tag sets of a server, and of floors of a set. Others are read from the beginning."""
+"""Largest number of remembered tag sets of a server, and of floors of a set. Others are read from their beginning."""
 SERVERS_LIMIT, QUEUES_LIMIT = 20_000, 20_000
 
 TagSet = tuple[str, ...]
@@ -51,7 +51,7 @@ class Known(NamedTuple):
     text: str
     """The sets of tags and their floors, as the statement takes them."""
     read_at: dict[tuple[TagSet, Part], float]
-    """Time when each part of a queue was last read from its beginning. It is now if this claim does so."""
+    """Time when each part of a queue was last read from its beginning. It is now if this claim does it."""
     begun_at: float
     since: float | None
     """Time since which these sets are known."""

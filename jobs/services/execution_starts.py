@@ -1,10 +1,10 @@
 """Starts of executions with limits: an execution takes all its slots at once, and holds them until its end.
 
-Until it starts, the execution and its first steps are parked. Each look finds the executions whose slots are free by
-state, so nothing has to be noted for it, and a crash loses nothing. Executions of a key start before its jobs.
+Until it starts, the execution and its first steps are parked. A query finds the executions whose slots are free by
+their state, without notes that a crash could lose. Executions that wait for a key start before jobs that wait for it.
 
 Locks: the keys are locked after the roots and the executions. Then only parked and BLOCKED steps of these trees are
-locked. Nobody who holds one of these waits for a key.
+locked. A transaction that holds one of these locks never waits for a key.
 """
 
 from uuid import UUID
@@ -19,7 +19,7 @@ EXECUTIONS_AT_ONCE = 100
 
 
 def start_executions() -> int:
-    """Start the executions that wait for slots which are free now. Return how many started or wait for another key."""
+    """Start executions whose slots are free now. Return how many started or wait for another key."""
     total = 0
     while moved := start_some():
         total += moved
@@ -27,7 +27,7 @@ def start_executions() -> int:
 
 
 def start_some() -> int:
-    """Start some executions, each namespace in a transaction of its own. Return as `start_executions` does."""
+    """Start some executions, one transaction for each namespace. Return the same number as `start_executions`."""
     by_namespace: dict[str, list[UUID]] = {}
     for row in fetch_prepared_rows(sql.list_executions_to_start, most=EXECUTIONS_AT_ONCE):
         by_namespace.setdefault(row.namespace, []).append(row.id)
@@ -36,7 +36,7 @@ def start_some() -> int:
 
 @retried_atomic
 def start_in_namespace(namespace: str, waiting: list[UUID]) -> int:
-    """Start those of these executions that get their slots. Return how many started or wait for another key."""
+    """Start these executions if they get their slots. Return how many started or wait for another key."""
     sql.lock_roots.fetch_rows(executions=waiting)
     rows = sql.start_executions.fetch_rows(executions=waiting, namespace=namespace)
     if started := [row for row in rows if row.has_started]:
@@ -48,5 +48,5 @@ def start_in_namespace(namespace: str, waiting: list[UUID]) -> int:
 
 
 def free_kept_slots() -> None:
-    """Free the slots that ended executions kept because their code could still run, and that has stopped by now."""
+    """Free slots of ended executions whose code could still run after the end, and has stopped by now."""
     sql.free_slots_of_executions.fetch_rows()

@@ -1,4 +1,4 @@
-"""Jobs that waiting calls follow, until the job ends or its code writes a line. One statement looks at all of them."""
+"""Jobs that waiting calls follow until the job ends or its code writes a line. One statement checks all of them."""
 
 import json
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ class FollowedJob(NamedTuple):
 
 
 def write_followed(jobs: Sequence[FollowedJob]) -> str:
-    """Return followed jobs as a text for a header."""
+    """Return followed jobs as the value of a header."""
     return json.dumps([[str(one.job), one.after, one.attempt] for one in jobs])
 
 
 def read_followed(text: str) -> list[FollowedJob]:
-    """Return the followed jobs of a text from `write_followed`."""
+    """Return the followed jobs in a header value of `write_followed`."""
     return [FollowedJob(UUID(job), after, attempt) for job, after, attempt in json.loads(text)]
 
 
 def list_changed(jobs: Sequence[FollowedJob]) -> set[int]:
-    """Return the places in `jobs`, from 0, of those that have ended, are deleted, or have a line after `after`.
+    """Return the indexes in `jobs` of those that have ended, are deleted, or have a line after `after`.
 
     Call this in a thread that serves no request, because it closes old connections.
     """

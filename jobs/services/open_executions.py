@@ -1,7 +1,7 @@
 """Open executions: add steps while others run, then seal the execution, so that it can end.
 
-Both hold the lock of the root, as every end of a step does. So a step is added either before the seal or not at all,
-and it finds each step before it either ended or not.
+Both lock the root of the execution, as every end of a step does. So a step is added before the seal or not at all.
+A new step also sees reliably which of its dependencies have ended.
 """
 
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def add_steps(execution: UUID, steps: list[dict[str, Any]], owner: UUID | None =
     """Add steps to an open execution, all or none. Return False if it has all of them already.
 
     `steps` are validated by the serializer. `owner` is the client whose executions may be changed (None: all); its
-    limits apply. A step with the key and the content of a step that is there is left out. Raises ExecutionUnknown,
+    limits apply. A step that the execution already has, with the same content, is ignored. Raises ExecutionUnknown,
     ExecutionSealed, ExecutionEnded, KeyTaken, ImpossibleSteps, and the refusals of `begin_executions`.
     """
     row = lock_execution(execution, owner)
@@ -104,7 +104,7 @@ def read_known_steps(row: Execution, steps: list[dict[str, Any]]) -> dict[str, K
 
 
 def refuse_impossible(row: Execution, new: list[dict[str, Any]], known: dict[str, KnownStep], count: int) -> None:
-    """Raise ImpossibleSteps if these new steps do not fit the execution, which has `count` steps."""
+    """Raise ImpossibleSteps if these new steps cannot be added to the execution, which has `count` steps."""
     needs = {step["key"]: step.get("depends_on", []) for step in new}
     before: dict[str, list[str]] = {key: [] for key, one in known.items() if not one.is_hook and key not in needs}
     problems = graph.dependency_problems({**before, **needs})
@@ -121,7 +121,7 @@ def refuse_impossible(row: Execution, new: list[dict[str, Any]], known: dict[str
 
 
 def find_held_keys(execution: UUID, new: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence for each key of a new step whose slots an execution above it holds. It could never start."""
+    """Return an error message for each key of a new step whose slots an execution above it holds until its end."""
     named = {key for step in new for job in drafts.jobs_within(step) for key in job.get("limits") or ()}
     if not named:
         return []
@@ -133,7 +133,7 @@ def find_held_keys(execution: UUID, new: list[dict[str, Any]]) -> list[str]:
 
 
 def find_path_problems(execution: UUID, new: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence for each path that its new step may not use."""
+    """Return an error message for each path that a new step must not use."""
     paths = [path for step in new for path in step_data.paths_of(step)]
     if not paths:
         return []

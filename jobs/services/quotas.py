@@ -1,7 +1,7 @@
 """Quotas of namespaces: how many jobs wait in one, and how many its clients submit in a minute.
 
-They are fields of the rules `namespace:NAME`. A submission to a namespace with a quota is counted at the end of its
-transaction, one after the other. So a submission that is refused, or that repeats an earlier one, is not counted.
+They are fields of the rules `namespace:NAME`. Submissions to a namespace with a quota are counted one by one, each at
+the end of its transaction. So a submission that is refused, or that repeats an earlier one, is not counted.
 """
 
 import math
@@ -17,8 +17,8 @@ def spend_quotas(namespace: str, jobs: int) -> None:
         most, rate, left = row.max_waiting, row.submissions_per_minute, row.left_over
         if most is not None and row.waiting > most:
             raise QuotaExceeded(
-                f"The namespace {namespace} lets {most} jobs wait (max_waiting), and the call has {jobs}. Submit"
-                f" {'fewer at once' if jobs > most else 'again when some of the waiting ones have started'}.",
+                f"At most {most} jobs may wait in the namespace {namespace} (max_waiting). This call has {jobs}. Submit"
+                f" {'fewer at once' if jobs > most else 'again when some of the waiting jobs have started'}.",
                 field="max_waiting",
                 limit=most,
                 jobs=jobs,
@@ -26,7 +26,7 @@ def spend_quotas(namespace: str, jobs: int) -> None:
         if rate is not None and left is not None and jobs > left:
             is_small = jobs <= rate
             raise QuotaExceeded(
-                f"The namespace {namespace} takes {rate} jobs in a minute (submissions_per_minute), and the call has"
+                f"The namespace {namespace} takes {rate} jobs a minute (submissions_per_minute). This call has"
                 f" {jobs}. Submit {'again later' if is_small else 'fewer at once'}.",
                 field="submissions_per_minute",
                 limit=rate,

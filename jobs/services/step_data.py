@@ -34,7 +34,7 @@ SLOW_LIMIT = 3
 
 
 def find_path_problems(definition: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each path that its step may not use. Dependencies have been checked before.
+    """Return an error message for each path that a step must not use. Dependencies have been checked before.
 
     Hooks and outputs of an open execution may name steps that are added later.
     """

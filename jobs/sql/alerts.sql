@@ -177,8 +177,8 @@ returning i.id
 
 -- statement: lease_message
 -- Lease the next due messages to the caller: those of alerts, or notifications of ends, a few of each token. The lease
--- is a minute, longer with each try. If the caller's process ends before the result is recorded, another process sends
--- the message again, with the same id.
+-- is a minute, and longer with each try. If the process of the caller ends first, another process sends the message
+-- again, with the same id.
 -- takes: only uuid, are_notifications bool, most bigint
 -- returns: id uuid, event text, channel text, payload jsonb, tries int, created_at timestamptz, url text|null, token uuid|null
 -- row: LeasedMessage

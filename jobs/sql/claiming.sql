@@ -14,8 +14,8 @@ select s.id
 -- Give a worker jobs that it can and may run, by priority, then turn, then age. Called for each claim, after `lock_server`.
 -- The queue is read once for each set of required tags that the worker has, so jobs with other tags cost nothing.
 -- There is always at least one row: a row without an attempt means that the worker gets no job.
--- For a set of tags and a priority with jobs of fair keys, the jobs with a turn and those without (turn 0) are read by
--- themselves and are given alternately. Chance decides which begin, and which set of tags begins. A job of a fair key
+-- For a set of tags and a priority with jobs of fair keys, the jobs with a turn and those without (turn 0) are read
+-- separately and are given alternately. It is random which begin, and which set of tags begins. A job of a fair key
 -- without a turn is parked until it has one.
 -- `known` are the sets of tags of an earlier claim (`tags`), each with its floors (`priority`, `fair`, and the position
 -- `turn`, `at`, `id` where its waiting jobs begin). Dead index entries before a floor are not read. `seen` is what this

@@ -35,8 +35,8 @@ select waiting.id, keys.namespace
 
 -- statement: start_executions
 -- Give executions of a namespace all the slots that they need, and unpark their first steps. An execution that lacks a
--- slot stays parked, by the key that it lacks. Called under `lock_roots`. `begins` are steps that need no worker. With
--- `has_paths` others wait for their paths to be read. The caller begins both. With `has_moved` the execution has started
+-- slot stays parked by the key of that slot. Called under `lock_roots`. `begins` are steps that need no worker. With
+-- `has_paths` other first steps have paths to be read. The caller begins both. With `has_moved` the execution has started
 -- or waits for another key now.
 -- takes: executions uuid[], namespace text
 -- returns: id uuid, has_started bool, has_moved bool, begins uuid[]|null, has_paths bool

@@ -1,7 +1,7 @@
 -- step: turns_of_jobs(jobs_to_unpark) -> turns_of_jobs
 -- Give jobs of fair keys their turns in their queues, and note the last turn of each key. A queue has the jobs of one
 -- namespace, set of required tags and priority. A key takes its next turn 1 / weight after its last one, but not before
--- the current turn of the queue. So a key that was idle catches up on nothing. A job with several fair keys waits for
+-- the current turn of the queue. So an idle key saves up no turns. A job with several fair keys waits for
 -- the latest of their turns. A job that has a turn keeps it. Rows of keys are locked in order.
 fair_keys as materialized (
     select needed.key, needed.namespace, weight.weight::float8 as weight

@@ -1,13 +1,13 @@
 -- statement: lock_quotas
--- Lock the quotas of a namespace until the end of the transaction, before `spend_quotas` in the same round trip. So that
--- one counts all jobs of earlier submissions.
+-- Lock the quotas of a namespace until the end of the transaction. It runs in the round trip of `spend_quotas`, which then
+-- counts all jobs of earlier submissions.
 -- takes: namespace text
 -- returns: locked bool
 -- row: LockedQuotas
 select true as locked from (select pg_advisory_xact_lock(hashtextextended('quotas ' || %(namespace)s, 0))) locked
 
 -- statement: spend_quotas
--- Count a submission of `jobs`, which are stored already, against the quotas of their namespace. There is a row for each
+-- Count a submission of `jobs` jobs, already stored, against the quotas of their namespace. There is a row for each
 -- namespace whose rule has a quota: the jobs that wait, counted up to the quota, and the submissions that were left
 -- before this one. The caller rolls back if they are too few. Celery tasks do not count, because their broker holds them.
 -- takes: namespace text, jobs bigint

@@ -116,8 +116,8 @@ exists (
            select id from above))
 
 -- rule: starts_under_hold(e)
--- true if a hold keeps execution e from its start: one of its namespace, of a limit key of it, of itself or of an execution
--- above it. The column of its id is execution_id
+-- true if a hold keeps execution e from its start: a hold of its namespace, of one of its limit keys, of itself or of an
+-- execution above it. The column of its id is execution_id
 exists (
     select from jobs_hold hold
      where {{is_in_force(hold)}}

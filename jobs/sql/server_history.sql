@@ -1,8 +1,8 @@
 -- statement: read_server_history
--- Read the history of one server, one row for each of `points` steps of so many seconds: how its attempts ended, the slots
--- that they held on average, and the longest time between two heartbeats that ended in the step. At most so many
--- attempts and heartbeats are read, the last ones. Steps before those are unknown (null). `oldest` is the first id of attempts that are read;
--- attempts that the server still holds are read too.
+-- Read the history of one server, one row for each of `points` steps of `step` seconds: how its attempts ended, the slots
+-- that they held on average, and the longest time between two heartbeats that ended in the step. Only the latest
+-- `attempts_read` attempts and `beats_read` heartbeats are read. Steps before those are unknown (null). `oldest` is the
+-- first id of attempts that are read; attempts that the server still holds are read too.
 -- takes: server uuid, since timestamptz, now timestamptz, step float8, points int, oldest uuid,
 --   attempts_read bigint, beats_read bigint
 -- returns: place int, completed bigint|null, failed bigint|null, others bigint|null, slots_used float8|null, longest_gap float8|null

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 @dataclass
 class PoolMember(Member):
-    """A pool process. `call` is the one that it runs, or that waits until it is ready."""
+    """A pool process. It runs `call`, or will when it is ready."""
 
     preloads: bool = False
     call: PooledCall | None = None

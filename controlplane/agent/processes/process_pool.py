@@ -1,4 +1,4 @@
-"""Base of both pools of a worker: its processes, and the lines to and from them. Main thread only."""
+"""Base class of both process pools of a worker: starts processes and exchanges lines with them. Main thread only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEVER_BEGUN = f"{DELIVERIES} pool processes ended before they began it"
 
 
 class PoolHost(Protocol):
-    """The supervisor, as far as a pool needs it."""
+    """Methods of the supervisor that a pool uses."""
 
     def start_process(self, key: str, command: ChildCommand, on_output: OutputHandler) -> None: ...
     def get_child(self, key: str) -> ChildProcess | None: ...
@@ -42,7 +42,7 @@ class Member:
 
     @property
     def is_busy(self) -> bool:
-        """Return True if it runs a call, or will when it is ready."""
+        """Return True if it runs a call, or has one that begins when it is ready."""
         raise NotImplementedError
 
 
@@ -79,12 +79,12 @@ class ProcessPool(Generic[M]):
         return 0
 
     def child_of(self, key: str) -> ChildProcess | None:
-        """Return the process that runs a call, or that will."""
+        """Return the process of a call, also before the call begins."""
         member = self._by_call.get(key)
         return self.host.get_child(member.key) if member else None
 
     def take_ended(self) -> list[ChildExit]:
-        """Return the calls that have ended: nothing that they started is left, except threads."""
+        """Return the calls that have ended. They have left nothing running except threads."""
         for member in list(self._members.values()):
             if (child := self.host.get_child(member.key)) and child.answers and child.answers.lines:
                 self._read_answers(member, child)
@@ -103,7 +103,7 @@ class ProcessPool(Generic[M]):
         return any(member.is_retired for member in self._members.values())
 
     def _retire(self, member: M, why: str, call: PooledCall | None = None) -> None:
-        """Let a process end by itself. It gets no other call. `why` is logged, if it is not empty."""
+        """Let a process end by itself and give it no other call. A non-empty `why` is logged."""
         raise NotImplementedError
 
     def _read_answer(self, member: M, child: ChildProcess, line: bytes) -> None:
@@ -141,6 +141,6 @@ class ProcessPool(Generic[M]):
             self._read_answer(member, child, answers.lines.popleft())
 
     def _forget_modules(self, member: M, child_exit: ChildExit) -> None:
-        """Let the next process import no modules ahead. Perhaps one of them has ended this one."""
+        """Let the next process preload no modules, because one of them may have ended this process."""
         log.warning(DIED_SILENTLY, pid=child_exit.pid, status=child_exit.status)
         self._modules.pop(member.environment, None)

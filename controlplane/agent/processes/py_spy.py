@@ -17,7 +17,7 @@ PROCESSES_READ = 10
 """Largest number of processes of an attempt whose stacks are read."""
 READ_ALL = 'for pid do timeout -k 1 5 "$PY_SPY" dump --pid "$pid" 2>&1 || echo "(no stacks of process $pid)"; done'
 OF_PYTHON = re.compile(r"/[^/\n]*python[^/\n]*$", re.MULTILINE)
-"""Files of an interpreter in /proc/PID/maps: the program, or its library in another program."""
+"""Lines of /proc/PID/maps that name a Python interpreter, or its library loaded by another program."""
 
 
 def find_python_processes(root: int) -> list[int]:

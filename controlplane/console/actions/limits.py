@@ -50,12 +50,12 @@ class LimitForm(OptionalNoteForm):
     fair = forms.NullBooleanField(label="Keys take turns", required=False)
     weight = forms.IntegerField(
         label="Weight", required=False, min_value=1, max_value=WEIGHT_LIMIT,
-        help_text="Starts of a key in the time in which a key of weight 1 gets one.",
+        help_text="Starts of a key for each start of a key of weight 1.",
     )  # fmt: skip
 
     max_waiting = forms.IntegerField(
         label="Waiting jobs", required=False, min_value=0, max_value=SLOTS_LIMIT,
-        help_text="Only for namespace:NAME. More submissions are refused.",
+        help_text="Only for namespace:NAME. Submissions above it are refused.",
     )  # fmt: skip
     submissions_per_minute = forms.IntegerField(
         label="Submissions a minute", required=False, min_value=1, max_value=SLOTS_LIMIT,

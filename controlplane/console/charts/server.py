@@ -42,7 +42,7 @@ def draw_server_charts(
 
 
 def draw_work(history: ServerHistory, slots: int) -> list[HistoryChart]:
-    """Return the charts of the slots that attempts held, and of the attempts that ended."""
+    """Return the charts of used slots and of ended attempts."""
     minutes = history.period.step / 60
     ended: list[tuple[str, str, Read[ServerStep]]] = [
         ("completed", "completed", lambda step: per_minute(step.completed, minutes)),
@@ -55,7 +55,7 @@ def draw_work(history: ServerHistory, slots: int) -> list[HistoryChart]:
     drawn = stack("ended", "Attempts ended per minute", words, history.steps, ended, format_number, whole=history.whole)
     series = [replace(one, latest=f"{total:,}") for one, total in zip(drawn.series, totals, strict=True)]
     most = max((step.slots_used or 0 for step in history.steps), default=0)
-    held = f"At most {format_number(most)} of {count_of(slots, 'slot')} in use, as an average of a step."
+    held = f"At most {format_number(most)} of {count_of(slots, 'slot')} in use, averaged over each step."
     title = f"Slots in use, of {slots}"
     return [stack("slots", title, held, history.steps, used, format_number), replace(drawn, series=series)]
 

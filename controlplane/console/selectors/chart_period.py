@@ -1,4 +1,4 @@
-"""Period of charts: a window up to now, or a range between two times. Both stand in the address of the page."""
+"""Period of charts: a window up to now, or a range between two times, as the URL of the page gives it."""
 
 import math
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class ChartPeriod:
 
     @classmethod
     def from_address(cls, given: Mapping[str, str], now: datetime) -> "ChartPeriod":
-        """Return the period that the address asks for. A range that is wrong is ignored."""
+        """Return the period in the query of the URL. An invalid range is ignored."""
         form = RangeForm(given)
         since, until = (form.cleaned_data.get(name) for name in ("since", "until")) if form.is_valid() else (None, None)
         if since is not None and until is not None and since < until:
@@ -63,7 +63,7 @@ class ChartPeriod:
         return f"{since:%b %d %H:%M} to {until:{'%H:%M' if until.date() == since.date() else '%b %d %H:%M'}} UTC"
 
     def links(self, now: datetime) -> list[tuple[str, str]]:
-        """Return links to periods beside this one: label and address."""
+        """Return links to neighbouring periods: label and URL."""
         since, until, quarter = self.period.since, self.period.until, timedelta(seconds=self.period.seconds / 4)
         beside = [("Earlier", since - 2 * quarter, until - 2 * quarter)]
         beside += [("Later", since + 2 * quarter, until + 2 * quarter)] if until < now else []

@@ -157,7 +157,7 @@ class LimitRequest(StrictSerializer):
     )  # fmt: skip
     weight = WholeField(
         required=False, allow_null=True, min_value=1, max_value=WEIGHT_LIMIT,
-        help_text="Starts of a fair key in the time in which a key of weight 1 gets one. Null: 1.",
+        help_text="Starts of a fair key for each start of a key of weight 1. Null: 1.",
     )  # fmt: skip
     note = NoteField()
 
@@ -165,7 +165,7 @@ class LimitRequest(StrictSerializer):
         max_running = rule.get("max_running")
         if max_running is not None:
             if rule.get("running", max_running) not in (max_running, None):
-                raise serializers.ValidationError({"max_running": ["It is the same as running. Give one of them."]})
+                raise serializers.ValidationError({"max_running": ["It is another name of running. Give only one."]})
             rule["running"] = max_running
         if (rule.get("starts") is None) != (rule.get("per_seconds") is None):
             raise serializers.ValidationError({"starts": ["Give starts and per_seconds together."]})
@@ -177,11 +177,11 @@ class LimitRequest(StrictSerializer):
 
 
 def refuse_misplaced(namespace: str, pattern: str, rule: Mapping[str, Any]) -> None:
-    """Raise ValidationError if the rule of a pattern has a quota but no namespace, or is about another namespace."""
+    """Raise ValidationError for a quota outside of `namespace:NAME`, or for a rule about another namespace."""
     if not pattern.startswith("namespace:"):
         for name in ("max_running", *QUOTAS):
             if rule.get(name) is not None:
-                raise serializers.ValidationError({name: ["Only a rule for `namespace:NAME` takes it."]})
+                raise serializers.ValidationError({name: ["Only a rule for `namespace:NAME` may have this field."]})
     elif namespace != DEFAULT_NAMESPACE and not matches(pattern, f"namespace:{namespace}"):
         raise serializers.ValidationError(
             {"pattern": [f"A rule of {namespace} limits its own jobs only: use namespace:{namespace}."]}

@@ -1,4 +1,4 @@
-"""The queues of a worker that are on hold, so that it consumes only the others."""
+"""Queues that a worker does not consume while they are on hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HeldQueues:
         self._left_out: dict[str, Any] = {}  # the queues that this worker would consume without the hold
 
     def change(self, consumer: Any, names: Collection[str]) -> None:
-        """Leave out these queues from now on. Add those that are no longer on hold; the caller consumes them."""
+        """Stop consuming these queues. Add back those that are no longer on hold; the caller starts to consume them."""
         self._names = frozenset(names)
         for name in sorted(self._left_out.keys() - self._names):
             log.warning("The hold of queue %s has ended: this worker consumes it again", name)
@@ -26,7 +26,7 @@ class HeldQueues:
         self._leave_out(consumer)
 
     def on_connected(self, consumer: Any) -> None:
-        """Leave out the same queues on a new connection, which consumes all of them at first."""
+        """Stop consuming the held queues on a new connection, which consumes all queues at first."""
         self._left_out.clear()
         self._leave_out(consumer)
 
