@@ -9,6 +9,7 @@ then (jobs/sql/fair_turns.sql).
 Locks: keys come after jobs. A settlement holds the lock of its keys, so it never waits for a job but skips locked ones.
 """
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 
@@ -28,6 +29,10 @@ log = structlog.get_logger()
 KEYS_AT_ONCE, JOBS_AT_ONCE = 500, 5000
 LOOK_INTERVAL = 1.0
 """Seconds between two looks of a process for keys that another one noted, and for starts that are due."""
+
+
+settling = threading.local()
+"""`is_on` is True while this thread settles. Starts of executions settle after their commits, and must not nest."""
 
 
 def settle_soon() -> None:
@@ -50,10 +55,16 @@ def settle_rechecks() -> int:
     """Settle all noted keys and start waiting executions. Return how many jobs and executions may start now."""
     from jobs.services.execution_starts import start_executions  # it stands on executions, which stand on this module
 
-    total = start_executions()
-    while (unparked := settle_next_rechecks()) is not None:
-        total += unparked
-    return total
+    if getattr(settling, "is_on", False):
+        return 0  # an execution ended with its start, and the loop of the caller looks again
+    settling.is_on = True
+    try:
+        total = start_executions()
+        while (unparked := settle_next_rechecks()) is not None:
+            total += unparked
+        return total
+    finally:
+        settling.is_on = False
 
 
 @retried_atomic

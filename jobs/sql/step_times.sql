@@ -91,7 +91,7 @@ families as materialized (
     select family, count(*) as steps from steps group by family
 ),
 small as materialized (
-    select coalesce(array_agg(family), '{}') as families, coalesce(sum(steps), 0) as steps from families where steps < 3
+    select coalesce(array_agg(family), '{}') as families, coalesce(sum(steps), 0)::bigint as steps from families where steps < 3
 )
 select s.box, array_agg(distinct n.box) as needs
   from (select id, case when family = any(small.families) then step else family end as box

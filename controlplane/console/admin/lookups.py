@@ -10,7 +10,7 @@ from django.contrib.admin.utils import get_fields_from_path
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.exceptions import BadRequest, ValidationError
 from django.db import DataError
-from django.db.models import QuerySet
+from django.db.models import DateTimeField, QuerySet
 from django.http import HttpRequest, HttpResponse
 
 LONGEST_SEARCH = 200
@@ -43,6 +43,12 @@ class OfferedLookups(admin.ModelAdmin):
         if "\0" in search_term or len(search_term) > LONGEST_SEARCH:
             raise BadRequest(f"A search text must have at most {LONGEST_SEARCH} characters and no NUL character.")
         return super().get_search_results(request, queryset, search_term)
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Return initial values from the address, but no dates, because the widget of Django fails on a text."""
+        times = {field.name for field in self.opts.fields if isinstance(field, DateTimeField)}
+        given = super().get_changeform_initial_data(request)
+        return {name: value for name, value in given.items() if name not in times}
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         """Build the list. Raise BadRequest for an invalid filter value.

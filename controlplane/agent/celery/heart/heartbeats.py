@@ -147,7 +147,7 @@ class WorkerConnection(threading.Thread):
         self.consumes = not (maintenance or drain or answer.get("cordoned"))
         self._order_if_new(Consume(self.consumes))
         if "held_queues" in answer:
-            self._order_if_new(HoldQueues(answer["held_queues"]))
+            self._order(HoldQueues(answer["held_queues"]))  # also if it is the same, because an order may have failed
         if self._state in ("RUNNING", "MAINTENANCE"):
             self._state = "MAINTENANCE" if maintenance else "RUNNING"
             heartbeats.report_state(self._state)

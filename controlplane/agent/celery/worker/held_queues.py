@@ -22,7 +22,8 @@ class HeldQueues:
         self._names = frozenset(names)
         for name in sorted(self._left_out.keys() - self._names):
             log.warning("The hold of queue %s has ended: this worker consumes it again", name)
-            consumer.task_consumer.add_queue(self._left_out.pop(name))
+            consumer.task_consumer.add_queue(self._left_out[name])
+            del self._left_out[name]
         self._leave_out(consumer)
 
     def on_connected(self, consumer: Any) -> None:
