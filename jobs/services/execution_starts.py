@@ -1,7 +1,8 @@
 """Starts of executions with limits: an execution takes all its slots at once, and holds them until its end.
 
 Until it starts, the execution and its first steps are parked. A query finds the executions whose slots are free by
-their state, without notes that a crash could lose. Executions that wait for a key start before jobs that wait for it.
+their state, without notes that a crash could lose. Executions that wait for a key start in their order,
+but jobs may overtake them.
 
 Locks: the keys are locked after the roots and the executions. Then only parked and BLOCKED steps of these trees are
 locked. A transaction that holds one of these locks never waits for a key.
