@@ -29,6 +29,13 @@ def fleet(request, tmp_path, redis, plane):
     broker = request.getfixturevalue(request.param)
     with celery_fleet(tmp_path, broker.url, plane.url, BACKEND=redis.url) as fleet:
         fleet.kind = request.param
+        # The worker of the test before was killed, perhaps before it settled its last task.
+        if fleet.kind == "redis":
+            fleet.redis.flushall()
+        else:
+            with fleet.app.connection_for_write() as connection:
+                for queue in ("orders", "letters"):
+                    connection.default_channel.queue_delete(queue)
         yield fleet
 
 
