@@ -32,7 +32,7 @@ def read_followed(text: str) -> list[FollowedJob]:
 
 
 def list_changed(jobs: Sequence[FollowedJob]) -> set[int]:
-    """Return the indexes in `jobs` of those that have ended, are deleted, or have a line after `after`.
+    """Return the indexes in `jobs` of those that ended, were deleted, or have a new line after `after`.
 
     Call this in a thread that serves no request, because it closes old connections.
     """

@@ -31,8 +31,8 @@ freed_slots as (
 ),
 {{recheck_freed_keys}},
 kept_slots as (
-    -- It also gets the slots of its execution, and of those above, which are freed without it. Reruns have copies of a
-    -- taken attempt, which do not count.
+    -- An attempt whose code may still run also gets the slots of its execution and of those above. Their ends free
+    -- their own slots. Copies of a taken attempt in reruns do not count.
     insert into jobs_limitslot (key, namespace, attempt_id, amount)
     select slot.key, slot.namespace, released.attempt_id, slot.amount
       from attempts_to_release released

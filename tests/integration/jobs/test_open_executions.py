@@ -228,7 +228,7 @@ def test_a_client_cannot_add_to_or_seal_the_execution_of_another(begin, api):
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     operator = api("operator")
     assert operator.post(f"/executions/{run.id}/steps", {"steps": [step("b")]}).status_code == 201
-    assert operator.post(f"/executions/{run.id}/seal", {"note": "nobody will"}).status_code == 200
+    assert operator.post(f"/executions/{run.id}/seal", {"note": "no more steps"}).status_code == 200
 
 
 def test_the_limit_of_waiting_jobs_counts_for_added_steps(begin, add, settings):

@@ -56,7 +56,7 @@ def test_an_execution_that_needs_many_slots_is_not_overtaken(rule, limited):
     assert parked(large, small) == [None, BY_KEY]
     large.cancel()
     too_large, last = limited(limits={KEY: 3}), limited()
-    assert parked(small, too_large, last) == [None, BY_KEY, None], "no slot ever suffices, so it stops nobody"
+    assert parked(small, too_large, last) == [None, BY_KEY, None], "it can never start, so it stops no other one"
 
 
 def test_an_execution_that_lacks_another_key_lets_the_next_one_start(rule, limited, operator):
