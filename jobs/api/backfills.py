@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from jobs import models
+from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.backfills import EXAMPLE, BackfillAnswer, BackfillRequest
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.triggers import TriggerCall
-from jobs.api.views import KEY, idempotency_key
 from jobs.selectors.triggers import backfills_with_counts
 from jobs.services import backfills
 

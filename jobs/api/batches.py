@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.batches import (
     EXAMPLES,
     BatchAnswer,
@@ -21,7 +22,6 @@ from jobs.api.serializers.batches import (
     ItemFilter,
 )
 from jobs.api.serializers.jobs import NoteRequest
-from jobs.api.views import KEY, idempotency_key
 from jobs.errors import BatchUnknown
 from jobs.models import Batch, BatchItem
 from jobs.selectors.batches import count_refusals, visible_batches

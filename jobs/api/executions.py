@@ -11,13 +11,14 @@ from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged
 from jobs.api import examples
+from jobs.api.idempotency import KEY, idempotency_key
+from jobs.api.jobs import Intervention, JobCall
 from jobs.api.logs import JobLogsView, LogFilter, LogPage, ServerLogFilter
 from jobs.api.serializers.execution_answers import EventItem, EventPage, ExecutionAnswer, ExecutionFilter, ExecutionPage
 from jobs.api.serializers.jobs import JobAnswer, NoteRequest
 from jobs.api.serializers.open_executions import ExecutionRequest
 from jobs.api.serializers.restarts import RestartRequest
 from jobs.api.serializers.waits import AnswerRequest
-from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.execution_errors import ExecutionUnknown
 from jobs.selectors.executions import execution_events, execution_with_steps, step_job_id, visible_executions
 from jobs.services import approvals, cancellation, executions, reruns

@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.holds import EXAMPLES, HoldAnswer, HoldFilter, HoldPage, HoldRequest
 from jobs.api.serializers.jobs import NoteRequest
-from jobs.api.views import KEY, idempotency_key
 from jobs.errors import HoldUnknown
 from jobs.models import Execution, Trigger
 from jobs.selectors.holds import holds_in_force, holds_with_parked

@@ -15,8 +15,8 @@ from controlplane.core.rest import (
     StrictSerializer,
     TimeField,
 )
+from jobs.api.jobs import JobCall
 from jobs.api.serializers.execution_answers import EventPage
-from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine
 from jobs.selectors.jobs import jobs_visible_to

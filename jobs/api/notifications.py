@@ -7,9 +7,9 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from jobs.api.jobs import Intervention, JobCall
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.notifications import NotificationFilter, NotificationPage, SecretAnswer
-from jobs.api.views import Intervention, JobCall
 from jobs.selectors.alerts import notifications_of
 from jobs.services import notifications
 from liveness.api.access import request_credential

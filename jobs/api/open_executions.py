@@ -9,10 +9,10 @@ from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import validate_body
 from jobs.api import examples
+from jobs.api.jobs import Intervention, JobCall
 from jobs.api.serializers.execution_answers import ExecutionSummary
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.open_executions import AddedStepsRequest
-from jobs.api.views import Intervention, JobCall
 from jobs.selectors.executions import visible_executions
 from jobs.services import open_executions
 

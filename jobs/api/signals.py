@@ -8,8 +8,9 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import validate_body
+from jobs.api.idempotency import KEY, idempotency_key
+from jobs.api.jobs import JobCall
 from jobs.api.serializers.signals import SignalAnswer, SignalRequest
-from jobs.api.views import KEY, JobCall, idempotency_key
 from jobs.services import signals, waits
 from liveness.api.access import NamespaceQuery, request_credential
 

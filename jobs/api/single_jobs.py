@@ -13,9 +13,9 @@ from controlplane.agent.clean_text import is_clean
 from controlplane.core.database.errors import CONTENDED
 from controlplane.core.json_bodies import read_foreign_json
 from controlplane.core.lean_bodies import REFUSALS, reader_of
+from jobs.api.jobs import JobsView, describe_submitted, read_traceparent
 from jobs.api.serializers.executions import SubmissionRequest
 from jobs.api.shortcut import is_plain_request, render_json, run_together
-from jobs.api.views import JobsView, describe_submitted, read_traceparent
 from jobs.selectors.submitted import stays_untouched
 from jobs.services import submission
 from jobs.services.submission import SingleJob

@@ -11,9 +11,9 @@ from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from jobs import models
 from jobs.api import examples
+from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
-from jobs.api.views import KEY, idempotency_key
 from jobs.selectors.triggers import triggers_with_slots
 from jobs.services import triggers
 from jobs.trigger_errors import TriggerUnknown

@@ -14,9 +14,9 @@ from controlplane.core.long_polls import WaitField, is_asked_again, mark_not_yet
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import IdField, StrictSerializer
 from jobs.api import examples
+from jobs.api.jobs import Intervention, JobCall
 from jobs.api.serializers.changes import ChangeRequest
 from jobs.api.serializers.jobs import JobAnswer
-from jobs.api.views import Intervention, JobCall
 from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
 from jobs.selectors.jobs import jobs_visible_to, jobs_with_flags

@@ -1,7 +1,6 @@
-"""API calls of workers and clients about jobs."""
+"""API calls of clients and operators about jobs."""
 
 import re
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -10,14 +9,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.agent.clean_text import is_clean
 from controlplane.agent.tracing import span_of_submission
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import StrictSerializer, validate_body
 from jobs.api import examples
-from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
+from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.job_filter import JobFilter
 from jobs.api.serializers.jobs import (
@@ -31,31 +29,13 @@ from jobs.api.serializers.jobs import (
     SubmittedAnswer,
 )
 from jobs.api.serializers.placements import PlacementAnswer
-from jobs.api.serializers.reports import ReportsAnswer, ReportsRequest, to_reports
-from jobs.api.serializers.workers import (
-    ClaimAnswer,
-    ClaimRequest,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    describe_heartbeat_answer,
-    describe_holders,
-    to_heartbeat,
-)
 from jobs.selectors.contents import LARGE, without_large
 from jobs.selectors.jobs import jobs_visible_to, jobs_with_attempts, jobs_with_flags
 from jobs.selectors.placement import job_placement
 from jobs.selectors.submitted import submitted_jobs
-from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, unique_jobs
-from jobs.services.reports import Result
-from liveness.api.access import NamespaceQuery, RoleCall, ServerCall, request_credential
+from jobs.services import interventions, unique_jobs
+from liveness.api.access import NamespaceQuery, RoleCall, request_credential
 from liveness.models import Role
-
-KEY = OpenApiParameter(
-    "Idempotency-Key",
-    {"type": "string", "minLength": 1, "maxLength": 255},
-    OpenApiParameter.HEADER,
-    description="A repeated call with the same key creates no second object. It returns the first one.",
-)
 
 TRACE = OpenApiParameter(
     "traceparent",
@@ -63,15 +43,6 @@ TRACE = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Trace in which a job is submitted (W3C). Its code gets it as TRACEPARENT.",
 )
-
-
-def idempotency_key(request: Request) -> str | None:
-    """Return the Idempotency-Key header, or None. Raise ValidationError if it is invalid."""
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not (0 < len(key) <= 255 and is_clean(key)):
-        why = "The key must have 1 to 255 characters and no control characters."
-        raise serializers.ValidationError({"Idempotency-Key": [why]})
-    return key
 
 
 def describe_submitted(job: Any) -> Any:
@@ -82,85 +53,6 @@ def describe_submitted(job: Any) -> Any:
 def read_traceparent(header: str) -> str | None:
     """Return the traceparent header, or None for an invalid one, as the standard demands."""
     return header if re.match(TRACEPARENT, header) else None
-
-
-class HeartbeatView(ServerCall):
-    """`POST /servers/{id}/heartbeat`."""
-
-    @extend_schema(request=HeartbeatRequest, responses=HeartbeatAnswer)
-    def post(self, request: Request, server: UUID) -> Response:
-        """Record a heartbeat of a server with the attempts it holds, and return instructions for the server."""
-        heard = to_heartbeat(request.data)
-        row = heartbeats.record_worker_heartbeat(self.server_token, *heard)
-        return Response(
-            describe_heartbeat_answer(row, self.server_token) | ({} if heard.holders is None else describe_holders(row))
-        )
-
-
-class ClaimsView(ServerCall):
-    """`POST /servers/{id}/claims`."""
-
-    @extend_schema(request=ClaimRequest, responses=ClaimAnswer)
-    def post(self, request: Request, server: UUID) -> Response:
-        """Claim jobs and return their attempts for the worker to run. The list is empty if no job waits for it."""
-        body = validate_body(ClaimRequest, request.data)
-        claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"), body["ahead"])
-        answer: dict[str, Any] = {"attempts": [self.describe_attempt(attempt) for attempt in claimed.attempts]}
-        return Response(answer if claimed.slots_wanted is None else {**answer, "slots_wanted": claimed.slots_wanted})
-
-    def describe_attempt(self, attempt: claiming.ClaimedAttempt) -> dict[str, Any]:
-        return {
-            "id": attempt.id,
-            "number": attempt.number,
-            "job": {
-                "id": attempt.job,
-                "kind": attempt.kind,
-                "action": attempt.action,
-                "payload": attempt.payload,
-                "payload_from": attempt.payload_from,
-                "timeout_seconds": attempt.timeout_seconds,
-                "execution": attempt.execution,
-                "step": attempt.step,
-                "checkpoint": attempt.checkpoint,
-                "traceparent": attempt.traceparent,
-                "former_traceparent": attempt.former_traceparent,
-                "isolation": attempt.isolation,
-                "worker_slots": attempt.worker_slots,
-            },
-        }
-
-
-class ReportsView(ServerCall):
-    """`POST /servers/{id}/reports`."""
-
-    @extend_schema(request=ReportsRequest, responses=ReportsAnswer)
-    def post(self, request: Request, server: UUID) -> Response:
-        """Record reports about attempts and return their results in order.
-
-        A refused report does not affect the others.
-        """
-        results = reporting.record_reports(self.server_token, to_reports(request.data))
-        return Response({"results": [self.describe_result(result) for result in results]})
-
-    def describe_result(self, result: Result) -> dict[str, Any]:
-        """Return the fields of a result, without an empty detail."""
-        return {field: value for field, value in vars(result).items() if field != "detail" or value is not None}
-
-
-class TasksView(ServerCall):
-    """`POST /servers/{id}/tasks`."""
-
-    @extend_schema(request=TasksRequest, responses=TasksAnswer)
-    def post(self, request: Request, server: UUID) -> Response:
-        """Record tasks of a Celery worker: some as jobs with attempts, the others as counts by name.
-
-        The worker decides which tasks are recorded. A repeated call changes nothing, because the worker chooses the ids
-        of attempts, and counts are sums that only grow.
-        """
-        body = TasksRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        judged = celery_tasks.record_tasks(self.server_token, **body.to_tasks())
-        return Response(asdict(judged))
 
 
 class JobCall(RoleCall):
