@@ -14,16 +14,18 @@ from jobs.models import WorkerJob
 from liveness.models import Server
 from liveness.services import tokens
 from tests.support.celery_tasks import TAGS, CeleryWorker
+from tests.support.claim_floors import seconds
 from tests.support.clock import CLOCK, UUID7, UUID7_OF_PRODUCT, Clock
 from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
+from tests.support.limits import settled
 from tests.support.namespaces import blue, member, of, worker_of
 from tests.support.operators import Operator
 from tests.support.people import viewing
 from tests.support.reports import held
 
-SHARED_FIXTURES = [blue, held, member, of, worker_of]
+SHARED_FIXTURES = [blue, held, member, of, seconds, settled, worker_of]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

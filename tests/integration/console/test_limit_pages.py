@@ -4,15 +4,14 @@ import pytest
 from django.urls import reverse
 
 from jobs.models import LimitRule
-from jobs.services import holds, limits
+from jobs.services import holds
 from jobs.states import HoldOf
 from tests.support.operators import actions
 
 
 @pytest.fixture
-def limited(api, submit, worker, monkeypatch):
+def limited(api, submit, worker, settled):
     """Set a rule, hold its only slot, and return the job that waits for it."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
     rule = {"running": 1, "starts": 5, "per_seconds": 60, "note": "small server"}
     assert api("operator").call("PUT", "/limits/customer:*", rule).status_code == 201
     assert api("operator").call("PUT", "/limits/tenant:*", {"fair": True, "weight": 3}).status_code == 201

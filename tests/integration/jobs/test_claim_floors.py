@@ -1,31 +1,16 @@
 """Claims begin where waiting jobs begin, so they read no dead index entries. No job is skipped for long."""
 
 import random
-from types import SimpleNamespace
 
 import pytest
 from django.db import connection
 
 from jobs.models import WorkerJob
-from jobs.services import claim_floors, claiming, hints
-from jobs.services.claim_floors import ClaimFloors
+from jobs.services import claiming, hints
 from liveness.services import tokens
 from tests.integration.races.test_hot_paths import submit_many
 
 SETS = [(), ("gpu",), ("gpu", "ssd"), ("ssd",), ("zone",)]
-
-
-@pytest.fixture
-def seconds(monkeypatch):
-    """Serve, with floors of its own and a clock of its own: `seconds.now`."""
-    seconds = SimpleNamespace(now=100.0, monotonic=lambda: seconds.now)
-    floors = ClaimFloors()
-    monkeypatch.setattr(claim_floors, "time", seconds)
-    monkeypatch.setattr(claiming, "floors", floors)
-    monkeypatch.setattr(hints, "floors", floors)
-    monkeypatch.setattr(hints.announcer, "enabled", True)
-    monkeypatch.setattr(hints.announcer, "_want", lambda: None)
-    return seconds
 
 
 def claim(one, limit=100):

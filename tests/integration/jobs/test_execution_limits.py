@@ -10,13 +10,7 @@ from tests.support.executions import SCRIPT, Run, step
 
 KEY = "customer:42"
 BY_KEY = {"limit": KEY}
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Settle within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled")]
 
 
 @pytest.fixture(autouse=True)

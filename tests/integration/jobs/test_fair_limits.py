@@ -7,16 +7,10 @@ import pytest
 from django.db import connection
 
 from jobs.models import FairTurn, WorkerJob
-from jobs.services import limits, sweep
-from tests.integration.jobs.test_claim_floors import seconds  # noqa: F401 - a fixture
+from jobs.services import sweep
 
 SCRIPT = {"type": "script", "command": "true"}
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Settle within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture
@@ -243,7 +237,7 @@ def test_a_job_whose_queue_was_forgotten_is_not_left_behind(rule, jobs_of, one):
     assert set(claim(one, 10)) == set(jobs)
 
 
-def test_a_claim_passes_over_no_turn_that_its_floors_hide(rule, jobs_of, worker, seconds, clock):  # noqa: F811
+def test_a_claim_passes_over_no_turn_that_its_floors_hide(rule, jobs_of, worker, seconds, clock):
     rule(fair=True)
     one = worker(max_concurrent=100_000)
     jobs_of("a", 200), jobs_of("b", 200), jobs_of("", 200), clock.advance(5), one.beat()

@@ -16,12 +16,7 @@ from tests.support.queries import CapturedQueries
 CONFIRM = {"type": "callable", "path": "shop.mail:confirm"}
 CHARGE = {"type": "callable", "path": "shop.orders:charge"}
 PYTHON = {"tags": ["python"]}
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Settle limits within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture

@@ -11,12 +11,7 @@ from liveness.services import tokens
 from tests.support.http import Caller
 
 KEY = "customer:42"
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Settle within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture

@@ -4,19 +4,12 @@ import pytest
 
 from jobs import in_process
 from jobs.models import LimitBucket, WorkerJob
-from jobs.services import limit_rules, limits
 from liveness.services import tokens
 from tests.support.executions import step
 from tests.support.http import Caller
 
 SCRIPT = {"action": {"type": "script", "command": "true"}, "unmatched": "wait"}
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
-    monkeypatch.setattr(limit_rules, "park_soon", limit_rules.park_waiting_jobs)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled")]
 
 
 @pytest.fixture

@@ -15,14 +15,7 @@ from tests.support.http import Caller, Worker
 SCRIPT = {"type": "script", "command": "true"}
 CALL = {"type": "callable", "path": "shop.mail:confirm"}
 TAGS = ["gpu", "script", "python", "queue:mail", "handler:resize", "handler:django-task", "celery"]
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Settle and park within the transaction of the test, which never commits."""
-    monkeypatch.setattr(limits, "settle_soon", limits.settle_rechecks)
-    monkeypatch.setattr(limit_rules, "park_soon", limit_rules.park_waiting_jobs)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled")]
 
 
 @pytest.fixture
