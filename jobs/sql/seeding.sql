@@ -63,8 +63,9 @@ stored_events as (
      order by 1
 ),
 stored_heartbeats as (
-    insert into liveness_heartbeat (at, server_id)
-    select last_heartbeat - beat * make_interval(secs => %(interval)s), id
+    insert into liveness_heartbeat (at, server_id, cpu_percent, memory_percent)
+    select last_heartbeat - beat * make_interval(secs => %(interval)s), id,
+           (n * 31 + beat * beat) %% 100, (n * 17 %% 60 + beat / 2)
       from new_servers cross join generate_series(0, 59) beat
      where n %% 40 > 0 or beat not between 10 and 14
      order by 1

@@ -1,11 +1,13 @@
 -- statement: read_server_history
 -- Read the history of one server, one row for each of `points` steps of `step` seconds: how its attempts ended, the slots
--- that they held on average, and the longest time between two heartbeats that ended in the step. Only the latest
--- `attempts_read` attempts and `beats_read` heartbeats are read. Steps before those are unknown (null). `oldest` is the
--- first id of attempts that are read; attempts that the server still holds are read too.
+-- that they held on average, the longest time between two heartbeats that ended in the step, and the CPU and memory use
+-- of the machine in its heartbeats. Only the latest `attempts_read` attempts and `beats_read` heartbeats are read. Steps
+-- before those are unknown (null). `oldest` is the first id of attempts that are read; attempts that the server still
+-- holds are read too.
 -- takes: server uuid, since timestamptz, now timestamptz, step float8, points int, oldest uuid,
 --   attempts_read bigint, beats_read bigint
--- returns: place int, completed bigint|null, failed bigint|null, others bigint|null, slots_used float8|null, longest_gap float8|null
+-- returns: place int, completed bigint|null, failed bigint|null, others bigint|null, slots_used float8|null, longest_gap float8|null,
+--   cpu_average float8|null, cpu_highest int|null, memory_average float8|null, memory_highest int|null
 -- row: ServerStep
 with period as materialized (
     select since, since + make_interval(secs => step * points) as until, now, step, points
@@ -24,14 +26,14 @@ attempts as materialized (
       from jobs_attempt a where a.server_id = %(server)s and {{is_live(a)}}
 ),
 last_beats as materialized (
-    select h.at, lag(h.at) over (order by h.at) as previous
-      from (select h.at from period
+    select h.*, lag(h.at) over (order by h.at) as previous
+      from (select h.* from period
              cross join lateral (
-                   select h.at from liveness_heartbeat h
+                   select h.at, h.cpu_percent, h.memory_percent from liveness_heartbeat h
                     where h.server_id = %(server)s and h.at >= period.since and h.at < period.until
                     order by h.at desc limit %(beats_read)s) h
              union all
-            (select h.at from liveness_heartbeat h
+            (select h.at, h.cpu_percent, h.memory_percent from liveness_heartbeat h
               where h.server_id = %(server)s and h.at < %(since)s::timestamptz order by h.at desc limit 1)) h
 ),
 known as materialized (
@@ -62,9 +64,11 @@ held as (
      where a.claimed_at < period.until and coalesce(a.finished_at, period.now) >= period.since
      group by held_in.place
 ),
-gaps as (
+beats as (
     select floor(extract(epoch from last_beats.at - period.since) / period.step)::int as place,
-           max(extract(epoch from last_beats.at - last_beats.previous))::float8 as longest_gap
+           max(extract(epoch from last_beats.at - last_beats.previous))::float8 as longest_gap,
+           avg(last_beats.cpu_percent)::float8 as cpu_average, max(last_beats.cpu_percent)::int as cpu_highest,
+           avg(last_beats.memory_percent)::float8 as memory_average, max(last_beats.memory_percent)::int as memory_highest
       from last_beats cross join period
      where last_beats.at >= period.since
      group by 1
@@ -74,7 +78,11 @@ select place,
        case when steps.knows_attempts then coalesce(ends.failed, 0) end as failed,
        case when steps.knows_attempts then coalesce(ends.others, 0) end as others,
        case when steps.knows_attempts then coalesce(held.slot_seconds, 0) / steps.elapsed end::float8 as slots_used,
-       case when steps.knows_beats then gaps.longest_gap end as longest_gap
+       case when steps.knows_beats then beats.longest_gap end as longest_gap,
+       case when steps.knows_beats then beats.cpu_average end as cpu_average,
+       case when steps.knows_beats then beats.cpu_highest end as cpu_highest,
+       case when steps.knows_beats then beats.memory_average end as memory_average,
+       case when steps.knows_beats then beats.memory_highest end as memory_highest
   from period
  cross join generate_series(0, period.points - 1) place
  cross join known
@@ -85,5 +93,5 @@ select place,
          from (select period.since + make_interval(secs => place * period.step) as since) step) steps
   left join ends using (place)
   left join held using (place)
-  left join gaps using (place)
+  left join beats using (place)
  order by place

@@ -7,9 +7,11 @@ from controlplane.core.model_fields import ClockTimestamp
 TABLES = """
 CREATE TABLE liveness_heartbeat (
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    server_id uuid NOT NULL
+    server_id uuid NOT NULL,
+    cpu_percent smallint,
+    memory_percent smallint
 ) PARTITION BY RANGE (at);
-CREATE INDEX heartbeat_of_server ON liveness_heartbeat (server_id, at);
+CREATE INDEX heartbeat_of_server ON liveness_heartbeat (server_id, at) INCLUDE (cpu_percent, memory_percent);
 CREATE TABLE liveness_heartbeat_default PARTITION OF liveness_heartbeat DEFAULT;
 
 CREATE TABLE liveness_attemptheartbeat (
@@ -53,8 +55,16 @@ STATE = [
             ),
             ("at", models.DateTimeField(db_default=ClockTimestamp())),
             ("server_id", models.UUIDField()),
+            ("cpu_percent", models.SmallIntegerField(null=True)),
+            ("memory_percent", models.SmallIntegerField(null=True)),
         ],
-        options={"indexes": [models.Index(fields=["server_id", "at"], name="heartbeat_of_server")]},
+        options={
+            "indexes": [
+                models.Index(
+                    fields=["server_id", "at"], include=["cpu_percent", "memory_percent"], name="heartbeat_of_server"
+                )
+            ]
+        },
     ),
     migrations.CreateModel(
         name="AttemptHeartbeat",

@@ -99,9 +99,16 @@ class Heartbeat(models.Model):
     pk = models.CompositePrimaryKey("server_id", "at")
     at = models.DateTimeField(db_default=ClockTimestamp())
     server_id = models.UUIDField()
+    cpu_percent = models.SmallIntegerField(null=True)
+    memory_percent = models.SmallIntegerField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["server_id", "at"], name="heartbeat_of_server")]
+        # The charts of a server read thousands of heartbeats, which are on as many pages of the table.
+        indexes = [
+            models.Index(
+                fields=["server_id", "at"], include=["cpu_percent", "memory_percent"], name="heartbeat_of_server"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"server {self.server_id} at {self.at}"

@@ -20,7 +20,8 @@ beat as (
      where s.id = any(array[heartbeats.id])
        and s.token_version = heartbeats.version
        and s.state in {{MAY_HEARTBEAT}} and s.ended_at is null
- returning s.*, {{fence_after(s)}} as fence_after
+ returning s.*, {{fence_after(s)}} as fence_after,
+           {{cpu_percent(heartbeats)}} as cpu_percent, {{memory_percent(heartbeats)}} as memory_percent
 ),
 counted_results as (
     -- Results of earlier heartbeats; see services/results.py.
@@ -28,7 +29,8 @@ counted_results as (
     select 'heartbeats', array[r.result], r.number from unnest(%(results)s::text[], %(counts)s::int[]) as r (result, number)
 ),
 server_heartbeats as (
-    insert into liveness_heartbeat (at, server_id) select last_heartbeat_at, id from beat
+    insert into liveness_heartbeat (at, server_id, cpu_percent, memory_percent)
+    select last_heartbeat_at, id, cpu_percent, memory_percent from beat
 )
 
 -- step: new_cordon_event(beat) -> new_cordon_event

@@ -51,6 +51,16 @@ end)
 -- check may lower it. The time of a server's heartbeat, or of code on it, never goes back
 greatest(s.heard_observed, observed_now())
 
+-- rule: cpu_percent(h)
+-- the CPU use of the machine in heartbeat h, limited to 0 to 100 (null: it has no such number)
+(case when jsonb_typeof(h.metrics -> 'cpu_percent') = 'number'
+      then least(greatest((h.metrics ->> 'cpu_percent')::numeric, 0), 100)::smallint end)
+
+-- rule: memory_percent(h)
+-- the memory use of the machine in heartbeat h, limited to 0 to 100 (null: it has no such number)
+(case when jsonb_typeof(h.metrics -> 'memory_percent') = 'number'
+      then least(greatest((h.metrics ->> 'memory_percent')::numeric, 0), 100)::smallint end)
+
 -- rule: is_in_maintenance(s)
 -- the control plane or the cluster of server s is in maintenance, so s gets no new work
 ((select maintenance_since is not null from liveness_instance)

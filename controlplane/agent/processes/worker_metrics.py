@@ -6,8 +6,6 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-import psutil
-
 from controlplane.agent.processes.process_metrics import MIB, ProcessMetrics
 from controlplane.agent.processes.supervisor import Supervisor
 
@@ -17,16 +15,13 @@ class WorkerMetrics:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor, self._process = supervisor, ProcessMetrics()
-        psutil.cpu_percent()  # the first reading is always 0
 
     def read(self, running: Collection[str], claimed: int) -> dict[str, Any]:
         """Return the metrics. `running` are the attempts whose code runs, `claimed` is the number of the others."""
         views = [self._supervisor.look_at(attempt) for attempt in running]
         return {
-            "cpu_percent": psutil.cpu_percent(),
-            "memory_percent": psutil.virtual_memory().percent,
-            "load_1m": round(os.getloadavg()[0], 2),
             **self._process.read(),
+            "load_1m": round(os.getloadavg()[0], 2),
             "tasks_cpu_seconds": round(sum(view.cpu_seconds for view in views if view), 1),
             "tasks_memory_mib": round(sum(view.memory_bytes for view in views if view) / MIB, 1),
             "running": len(running),

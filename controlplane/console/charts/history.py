@@ -154,9 +154,13 @@ def draw_lines(
     series: Sequence[tuple[str, str, Read[Step]]],
     say: Callable[[float], str],
     whole: int | None = None,
+    top: float | None = None,
 ) -> HistoryChart:
-    """Return a chart of lines that break at unknown values. `whole` is the same as in `stack`."""
-    top = round_up(max((read(point) or 0 for point in points for _, _, read in series), default=0))
+    """Return a chart of lines that break at unknown values. `whole` is the same as in `stack`.
+
+    `top` is the value at the top of the plot. None means a round value above the highest one.
+    """
+    top = top or round_up(max((read(point) or 0 for point in points for _, _, read in series), default=0))
     shapes = []
     for kind, words, read in series:
         path, before = [], False

@@ -1,4 +1,4 @@
-"""Charts of one server: slots in use, attempts that ended, and the longest times between heartbeats."""
+"""Charts of one server: slots in use, attempts that ended, times between heartbeats, and the load of its machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,14 +31,9 @@ class ServerRow:
     failed: str
     others: str
     longest: str
+    cpu: str
+    memory: str
     is_whole: bool
-
-
-def draw_server_charts(
-    history: ServerHistory, interval: float, slots: int, losses: Sequence[datetime]
-) -> list[HistoryChart]:
-    """Return the charts of a worker. `interval` is its heartbeat interval; `losses` are times when it was lost."""
-    return [*draw_work(history, slots), draw_beats(history, interval, losses)]
 
 
 def draw_work(history: ServerHistory, slots: int) -> list[HistoryChart]:
@@ -61,13 +56,38 @@ def draw_work(history: ServerHistory, slots: int) -> list[HistoryChart]:
 
 
 def draw_beats(history: ServerHistory, interval: float, losses: Sequence[datetime]) -> HistoryChart:
-    """Return the chart of the longest time between two heartbeats in each step. The line breaks where none came."""
+    """Return the chart of the longest time between two heartbeats in each step. The line breaks where none came.
+
+    `interval` is the heartbeat interval of the server; `losses` are times when it was lost.
+    """
     series: list[tuple[str, str, Read[ServerStep]]] = [
         ("longest", "longest", lambda step: step.longest_gap),
         ("expected", "expected", lambda step: interval),
     ]
     drawn = draw_lines("beats", "Longest time between heartbeats", history.steps, series, format_seconds)
     return replace(drawn, marks=place_losses(history, losses))
+
+
+def draw_loads(history: ServerHistory) -> list[HistoryChart]:
+    """Return the charts of CPU and memory use of the machine, or none if the heartbeats of the period have neither."""
+    if all(step.cpu_highest is None and step.memory_highest is None for step in history.steps):
+        return []
+    cpu: list[tuple[str, str, Read[ServerStep]]] = [
+        ("highest", "highest", lambda step: step.cpu_highest),
+        ("average", "average", lambda step: step.cpu_average),
+    ]
+    memory: list[tuple[str, str, Read[ServerStep]]] = [
+        ("highest", "highest", lambda step: step.memory_highest),
+        ("average", "average", lambda step: step.memory_average),
+    ]
+    return [
+        draw_lines("cpu", "CPU use of the machine", history.steps, cpu, format_percent, top=100),
+        draw_lines("memory", "Memory use of the machine", history.steps, memory, format_percent, top=100),
+    ]
+
+
+def format_percent(value: float) -> str:
+    return f"{value:.0f} %"
 
 
 def place_losses(history: ServerHistory, losses: Sequence[datetime]) -> list[LossMark]:
@@ -100,6 +120,8 @@ def tabulate(history: ServerHistory) -> list[ServerRow]:
                 failed=failed,
                 others=others,
                 longest=format_seconds(max(gaps)) if gaps else "–",
+                cpu=find_highest([step.cpu_highest for step in part]),
+                memory=find_highest([step.memory_highest for step in part]),
                 is_whole=begin + len(part) <= history.whole,
             )
         )
@@ -109,3 +131,8 @@ def tabulate(history: ServerHistory) -> list[ServerRow]:
 def add_known(counts: Sequence[int | None]) -> str:
     known = [count for count in counts if count is not None]
     return f"{sum(known):,}" if known else "–"
+
+
+def find_highest(values: Sequence[int | None]) -> str:
+    known = [value for value in values if value is not None]
+    return format_percent(max(known)) if known else "–"

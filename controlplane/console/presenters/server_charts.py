@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 
 from controlplane.console.charts.history import build_ticks
-from controlplane.console.charts.server import draw_beats, draw_server_charts, tabulate
+from controlplane.console.charts.server import draw_beats, draw_loads, draw_work, tabulate
 from controlplane.console.selectors.chart_period import WORDS, ChartPeriod
 from controlplane.console.selectors.periods import format_field
 from jobs.selectors.server_history import ServerHistory
@@ -25,16 +25,20 @@ def present_server_charts(
     *,
     sees_jobs: bool,
 ) -> dict[str, Any]:
-    """Return the charts of a server. Only those of its heartbeats if it is no worker or the user sees no jobs."""
+    """Return the charts of a server. Those of its work are left out if it is no worker or the user sees no jobs."""
     period = chosen.period
     history = ServerHistory(period, server.now, count_silence(server, chosen, steps))
     losses = [event.at for event in events if not event.action and event.to_state == ServerState.DISCONNECTED]
     shows_work = sees_jobs and server.type == ServerType.WORKER
+    loads = draw_loads(history)
     return {
-        "list": draw_server_charts(history, server.heartbeat_interval, server.max_concurrent, losses)
-        if shows_work
-        else [draw_beats(history, server.heartbeat_interval, losses)],
+        "list": [
+            *(draw_work(history, server.max_concurrent) if shows_work else ()),
+            draw_beats(history, server.heartbeat_interval, losses),
+            *loads,
+        ],
         "shows_work": shows_work,
+        "shows_loads": bool(loads),
         "title": chosen.words,
         "windows": [(name, words, f"?window={name}", name == chosen.window) for name, words in WORDS.items()],
         "beside": chosen.links(server.now),

@@ -10,3 +10,7 @@ class ServerStep(NamedTuple):
     others: int | None
     slots_used: float | None
     longest_gap: float | None
+    cpu_average: float | None
+    cpu_highest: int | None
+    memory_average: float | None
+    memory_highest: int | None

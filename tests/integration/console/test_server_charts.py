@@ -1,4 +1,4 @@
-"""Charts on the page of a server: slots in use, attempts that ended, and times between heartbeats."""
+"""Charts on the page of a server: its slots, attempts and heartbeats, and the load of its machine."""
 
 import re
 from datetime import timedelta
@@ -117,6 +117,28 @@ def test_the_time_since_the_last_heartbeat_counts_while_more_are_expected(reader
     clock.advance(200)
     page = reader.get(f"/admin/instance/servers/{worked.id}/").content.decode()
     assert "longest: at most 3 min 20 s" in figure(page, "beats")
+
+
+def test_the_load_of_the_machine_is_drawn_from_its_heartbeats(reader, worker, clock):
+    web = worker(name="web", type=ServerType.WEBSERVER.value)
+    now = database_time()
+    web.beat(metrics={"cpu_percent": 20.4, "memory_percent": 1e308})
+    web.beat(metrics={"cpu_percent": 60, "memory_percent": -3})
+    web.beat()
+    for unusable in ("50", None, True, [50], {"of": 50}):
+        assert web.beat(metrics={"cpu_percent": unusable}).status_code == 200
+    rows = read(web.id, Period(now - timedelta(seconds=30), 60, 1), now + timedelta(hours=1))
+    assert [row[-4:] for row in rows] == [(40, 60, 50, 100)]
+    page = reader.get(f"/admin/instance/servers/{web.id}/").content.decode()
+    assert "highest: at most 60 %; average: at most" in figure(page, "cpu")
+    assert "highest: at most 100 %; average: at most" in figure(page, "memory")
+    table = re.search(r'id="charts-table".*?</details>', page, re.DOTALL)[0]
+    assert "60 %" in table and "100 %" in table
+
+
+def test_a_server_that_reports_no_load_has_no_charts_of_it(reader, worked):
+    page = reader.get(f"/admin/instance/servers/{worked.id}/").content.decode()
+    assert "CPU use of the machine" not in page and "Highest CPU use" not in page
 
 
 def test_the_times_at_which_a_server_was_lost_are_marked(reader, worked, clock, worker):

@@ -97,6 +97,7 @@ def test_it_reports_the_cpu_and_memory_of_its_process(db, over_http, itself):
     Presence(ServerType.WEBSERVER, "web@here-1", itself=itself).beat()
     metrics = Server.objects.get().metrics
     assert metrics["process_memory_mib"] > 10 and metrics["process_cpu_percent"] >= 0
+    assert 0 < metrics["memory_percent"] <= 100 and 0 <= metrics["cpu_percent"] <= 100, "those of its machine"
 
 
 def test_the_second_beat_registers_nothing(web, clock):

@@ -22,6 +22,7 @@ from controlplane.agent.celery.heart.rescue import Rescue
 from controlplane.agent.celery.heart.task_records import TaskRecords
 from controlplane.agent.celery.messages import Consume, Greeting, HoldQueues, Order, Revoke, ShutDown
 from controlplane.agent.fitness import status_file
+from controlplane.agent.processes.process_metrics import MachineMetrics
 
 log = structlog.get_logger()
 LAST_WITHIN = 5.0  # seconds to wait for the response to the last heartbeat
@@ -237,7 +238,7 @@ class WorkerHeartbeats(HeartbeatThread):
             server,
             connection.fence,
             list_held_attempts=connection.claims.list_held if connection.claims else HeldAttempts,
-            metrics=dict,
+            metrics=MachineMetrics().read,
             on_answer=lambda answer: connection.on_answer(self, answer),
             on_fenced=connection.fenced,
             state=state,
@@ -250,7 +251,8 @@ class WorkerHeartbeats(HeartbeatThread):
         return super().send_heartbeat()
 
     def _build_body(self, now: float) -> dict[str, Any]:
-        return super()._build_body(now) | self._connection.body()
+        body, added = super()._build_body(now), self._connection.body()
+        return body | added | {"metrics": body["metrics"] | added["metrics"]}
 
     def _record_miss(self, error: Unreachable, took: float) -> float:
         self._connection.rescue.forget_unknown()
