@@ -59,6 +59,9 @@ class JobsSettings:
     """How long the hourly figures of the charts are kept. None: they are never deleted."""
     signal_kept: Seconds = 86400
     """How long a signal is kept. A step that begins to wait later does not get it."""
+    notify_allow_private: bool = False
+    """True: addresses in `notify` may be in private networks and on this machine. Then each client that submits work
+    can make the control plane post to them."""
     batch_retention: Seconds | None = 30 * 86400
     """How long ended bulk actions are kept, with the outcome of each item. None: they are never deleted."""
 

@@ -77,7 +77,7 @@ def send_message(channel: str, id: UUID, event: str, payload: dict[str, Any]) ->
         raise NoSuchChannel(f"The channel {channel!r} was removed.")
     kind, address, _ = found
     send: Callable[[], None] = {
-        "webhook": lambda: post_webhook(address, id, payload),
+        "webhook": lambda: post_alert(address, id, payload),
         "email": lambda: send_mail(address, id, payload),
         "apprise": lambda: notify_apprise(address, payload),
     }[kind]
@@ -124,10 +124,15 @@ def count_running_calls(prefix: str = "") -> int:
     return sum(channel.startswith(prefix) for channel in list(calls))
 
 
-def post_webhook(url: str, id: UUID, payload: dict[str, Any], secret: str | None = None) -> None:
+def post_alert(url: str, id: UUID, payload: dict[str, Any]) -> None:
+    settings = alerts_conf()
+    post_webhook(url, id, payload, settings.webhook_secret or "", allow_private=settings.webhook_allow_private)
+
+
+def post_webhook(url: str, id: UUID, payload: dict[str, Any], secret: str, *, allow_private: bool) -> None:
     """Post a message as Standard Webhooks demand: each try has the same id, so the receiver can ignore repetitions.
 
-    `secret` signs it, by default that of the settings.
+    `secret` signs it. `allow_private` allows addresses in private networks.
     """
     from standardwebhooks import Webhook
 
@@ -138,9 +143,9 @@ def post_webhook(url: str, id: UUID, payload: dict[str, Any], secret: str | None
         "User-Agent": "controlplane",
         "webhook-id": str(id),
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(secret or alerts_conf().webhook_secret or "").sign(str(id), now, body),
+        "webhook-signature": Webhook(secret).sign(str(id), now, body),
     }
-    status = call_url("POST", url, headers, body.encode(), allow_private=alerts_conf().webhook_allow_private)
+    status = call_url("POST", url, headers, body.encode(), allow_private=allow_private)
     if not 200 <= status < 300:
         raise BadStatus(f"The receiver responded with {status}.")
 

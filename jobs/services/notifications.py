@@ -21,6 +21,7 @@ from django.db.models.functions import Coalesce
 
 from controlplane.core.transactions import retried_atomic
 from jobs.alert_errors import MessageUnknown
+from jobs.conf import conf
 from jobs.services.alert_calls import BadStatus, NotSent, NotTried, RefusedAddress, mask_of_address
 from jobs.services.alert_channels import call_with_timeout, count_running_calls, post_webhook
 from jobs.services.alerts import SENDING_BUDGET, note_delivery
@@ -94,12 +95,13 @@ def post_notification(message: LeasedMessage, signing: dict[UUID, str]) -> NotSe
     own = f"notify {message.token} "
     if count_running_calls() >= RUNNING_CALLS_LIMIT or count_running_calls(own) >= CALLS_OF_TOKEN:
         return NotTried("Too many calls to receivers have not ended yet.")
-    call = partial(post_webhook, url, message.id, json.loads(message.payload), secret)
+    allowed = conf().notify_allow_private
+    call = partial(post_webhook, url, message.id, json.loads(message.payload), secret, allow_private=allowed)
     try:
         call_with_timeout(f"{own}{name_receiver(message)}", call, mask_of_address(url, has_host=True))
     except RefusedAddress:
         # A client must not learn the private addresses that names have here.
-        return NotSent("The address is in a private network. An operator may allow this (WEBHOOK_ALLOW_PRIVATE).")
+        return NotSent("The address is in a private network. An operator may allow this (NOTIFY_ALLOW_PRIVATE).")
     except NotSent as refusal:
         return refusal
     return None

@@ -29,7 +29,8 @@ def receiver():
 
 @pytest.fixture(autouse=True)
 def settings_of_alerts(settings):
-    settings.ALERTS = {"WEBHOOK_SECRET": SECRET, "WEBHOOK_ALLOW_PRIVATE": True}
+    settings.ALERTS = {"WEBHOOK_SECRET": SECRET}
+    settings.JOBS = {**settings.JOBS, "NOTIFY_ALLOW_PRIVATE": True}
 
 
 @pytest.fixture
@@ -160,8 +161,9 @@ def test_responses_show_only_the_host_of_an_address(submit, listed):
     assert listed()[0]["url"] == "https://example.org/***"
 
 
-def test_a_private_address_is_refused_unless_it_is_allowed(submit, receiver, settings):
-    settings.ALERTS = {"WEBHOOK_SECRET": SECRET, "WEBHOOK_ALLOW_PRIVATE": False}
+def test_a_private_address_is_refused_although_alerts_may_use_it(submit, receiver, settings):
+    settings.ALERTS = {"WEBHOOK_SECRET": SECRET, "WEBHOOK_ALLOW_PRIVATE": True}
+    settings.JOBS = {**settings.JOBS, "NOTIFY_ALLOW_PRIVATE": False}
     job = submit(notify=[{"url": receiver.url}])
     cancel_job(job["id"], "operator:ann")
     assert notifications.send_notifications() == 0

@@ -192,7 +192,7 @@ def redirecting():
 def test_a_redirect_is_not_followed(redirecting, settings):
     settings.ALERTS = {"WEBHOOK_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "WEBHOOK_ALLOW_PRIVATE": True}
     with pytest.raises(NotSent, match="responded with 307"):
-        alert_channels.post_webhook(f"http://127.0.0.1:{redirecting.port}/hook", uuid4(), PAYLOAD)
+        alert_channels.post_alert(f"http://127.0.0.1:{redirecting.port}/hook", uuid4(), PAYLOAD)
     assert redirecting.asked == ["/hook"]
 
 
