@@ -159,7 +159,7 @@ with new_job as (
        and (%(is_forced)s or not {{is_resubmitted(j)}})
 -- counted:        and (%(stored_limit)s::bigint is null or {{stored_of_owner(submitter)}} + {{bytes_of_job(j)}} <= %(stored_limit)s)
         on conflict (owner_id, key) where key is not null do nothing
-    returning id, owner_id, action, payload, output, checkpoint, definition
+    returning id, owner_id, action, payload, output, checkpoint, definition, notify
 ),
 -- counted: byte_changes as (
 -- counted:     select owner_id as owner, {{bytes_of_job(new_job)}} as bytes from new_job

@@ -44,7 +44,7 @@ new_executions as (
            (select count(*) from items where items.of_loop = loops.id and not items.is_kept),
            jsonb_build_object('step', step) || (loop - array['items', 'for_each', 'required_tags'])
       from loops where list <> '[]'
- returning id, owner_id, definition, inputs
+ returning id, owner_id, definition, inputs, notify
 ),
 new_items as (
     insert into jobs_workerjob (
@@ -70,7 +70,7 @@ new_items as (
       join loops on loops.id = items.of_loop
      cross join (select clock_timestamp() as at) now
      order by loops.id, items.position
- returning id, owner_id, execution_id, state, action, payload, output, is_kept, parked_by, {{needs_no_worker(jobs_workerjob)}} as needs_no_worker
+ returning id, owner_id, execution_id, state, action, payload, notify, output, is_kept, parked_by, {{needs_no_worker(jobs_workerjob)}} as needs_no_worker
 ),
 inherited_taken_attempts as (
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)

@@ -2,15 +2,17 @@
 -- number of bytes of JSON that job j is stored in
 (octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0)
  + coalesce(octet_length(j.output::text), 0) + coalesce(octet_length(j.checkpoint::text), 0)
- + coalesce(octet_length(j.definition::text), 0))
+ + coalesce(octet_length(j.definition::text), 0) + coalesce(octet_length(j.notify::text), 0))
 
 -- rule: submitted_bytes(j)
 -- number of bytes of JSON of a submitted job j
-(octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0))
+(octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0)
+ + coalesce(octet_length(j.notify::text), 0))
 
 -- rule: bytes_of_execution(e)
 -- number of bytes of JSON that execution e is stored in, without its steps
-(octet_length(e.definition::text) + coalesce(octet_length(e.inputs::text), 0))
+(octet_length(e.definition::text) + coalesce(octet_length(e.inputs::text), 0)
+ + coalesce(octet_length(e.notify::text), 0))
 
 -- rule: stored_of_owner(s)
 -- number of bytes that the owner of submitter s stores before this statement; 0 without a limit

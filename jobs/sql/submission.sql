@@ -60,7 +60,7 @@ new_jobs as (
                       )
      order by submitted.owner, key, place
         on conflict (owner_id, key) where key is not null do nothing
- returning id, owner_id, action, payload, created_at, available_at, good_until, parked_by
+ returning id, owner_id, action, payload, notify, created_at, available_at, good_until, parked_by
 ),
 new_rechecks as (
     insert into jobs_limitrecheck (key) select distinct parked_by ->> 'limit' from new_jobs where parked_by is not null

@@ -117,6 +117,22 @@ def test_executions_count_with_their_inputs_and_steps(api, limited):
     assert only(filled()) == 2 * one
 
 
+def test_addresses_to_notify_count(api, limited):
+    limited.JOBS = {"STORED_BYTES_LIMIT": 1_000_000}
+    notify = [{"url": "https://example.org/" + "x" * 500}]
+    first, second = EXECUTION["steps"]
+    for path, plain, notifying, places in (
+        ("/jobs", SCRIPT, {**SCRIPT, "notify": notify}, 1),
+        ("/executions", EXECUTION, {**EXECUTION, "notify": notify, "steps": [{**first, "notify": notify}, second]}, 2),
+    ):
+        StoredBytes.objects.all().delete()
+        client, other = api("client"), api("client")
+        assert client.post(path, plain).status_code == 201
+        without = sum(filled())
+        assert other.post(path, notifying).status_code == 201
+        assert sum(filled()) - 2 * without > places * 500
+
+
 def test_outputs_and_checkpoints_are_taken_beyond_the_limit_and_count(api, worker):
     client, one = api("client"), worker()
     client.post("/jobs", [LARGE] * 3)
@@ -161,7 +177,7 @@ def test_log_lines_count_and_one_line_explains_that_no_more_are_kept(api, worker
 
 def test_what_is_submitted_again_counts_and_is_refused_at_the_limit(api, worker, limited):
     client, one = api("client"), worker()
-    job = client.post("/jobs", LARGE).json()["id"]
+    job = client.post("/jobs", {**LARGE, "notify": [{"url": "https://example.org/"}]}).json()["id"]
     attempt = one.claim()[0]
     one.start(attempt)
     one.report({"attempt": attempt["id"], "event": "CHECKPOINT", "value": "y" * 300})
