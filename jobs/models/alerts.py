@@ -90,7 +90,14 @@ class AlertMessage(models.Model):
             models.Index(fields=["token", "id"], name="notification_of_token", condition=Q(url__isnull=False)),
             models.Index(fields=["created_at"], name="alertmessage_test", condition=Q(event="test")),
             models.Index(
-                fields=["id"], name="alertmessage_given_up", condition=Q(next_try_at__isnull=True, sent_at__isnull=True)
+                fields=["id"],
+                name="alertmessage_given_up",
+                condition=Q(next_try_at__isnull=True, sent_at__isnull=True, url__isnull=True),
+            ),
+            models.Index(
+                fields=["id"],
+                name="notification_given_up",
+                condition=Q(next_try_at__isnull=True, sent_at__isnull=True, url__isnull=False),
             ),
         ]
         default_permissions = ()

@@ -1,6 +1,9 @@
 """Selectors of incidents, of the messages about them, and of mutes."""
 
+from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 from uuid import UUID
 
@@ -56,19 +59,35 @@ def notifications_of(owner: UUID | None) -> QuerySet[AlertMessage]:
 GIVEN_UP = Q(sent_at__isnull=True, next_try_at__isnull=True)
 
 
-def stored_messages(of_alerts: Q, notified: Q, limit: int) -> tuple[list[AlertMessage], list[AlertMessage]]:
-    """Return the latest messages of alerts, and what could not be delivered, latest first. One query.
+@dataclass(frozen=True)
+class StoredMessages:
+    """Stored messages, latest first."""
 
-    The second list has notifications too. `of_alerts` and `notified` are conditions for what the reader may view.
+    latest: list[AlertMessage]
+    """Messages of alerts."""
+    undelivered: list[AlertMessage]
+    """Messages of alerts that could not be delivered."""
+    undelivered_notifications: list[AlertMessage]
+
+
+def stored_messages(of_alerts: Q, notified: Q, limit: int) -> StoredMessages:
+    """Return at most `limit` messages of each kind, with one query.
+
+    `of_alerts` and `notified` are conditions for the alerts and the notifications that the reader may view.
     """
     messages = AlertMessage.objects.order_by("-pk")
-    latest = messages.filter(of_alerts, url__isnull=True)
-    given_up = messages.filter(of_alerts | notified, GIVEN_UP)
-    shown = Q(pk__in=latest.values("pk")[:limit]) | Q(pk__in=given_up.values("pk")[:limit])
+    kinds = (
+        messages.filter(of_alerts, url__isnull=True),
+        messages.filter(of_alerts, GIVEN_UP, url__isnull=True),
+        messages.filter(notified, GIVEN_UP, url__isnull=False),
+    )
+    shown = reduce(or_, (Q(pk__in=kind.values("pk")[:limit]) for kind in kinds))
     rows = list(messages.filter(shown).select_related("incident"))
-    return (
-        [row for row in rows if row.url is None][:limit],
-        [row for row in rows if row.sent_at is None and row.next_try_at is None][:limit],
+    alerts = [row for row in rows if row.url is None]
+    return StoredMessages(
+        alerts[:limit],
+        [row for row in alerts if row.sent_at is None and row.next_try_at is None][:limit],
+        [row for row in rows if row.url is not None],
     )
 
 

@@ -68,7 +68,7 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
     incidents = [present_incident(row, now) for row in found[:INCIDENTS_A_PAGE]]
     of_alerts = Q(incident=None, url=None) | Q(incident__rule__in=known)
     notified = Q(url__isnull=False) if "job" in viewable(request.user) else Q(pk__in=[])
-    outbox, given_up = stored_messages(of_alerts, notified, MESSAGES_SHOWN)
+    messages = stored_messages(of_alerts, notified, MESSAGES_SHOWN)
     shown = {
         "title": "Alerts",
         "trail": [HOME],
@@ -93,8 +93,9 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
         "channels": [present_channel(name, channel) for name, channel in read_channels(added).items()],
         "may_add_channel": request.user.has_perm(ADD_PERMISSION),
         "may_remove_channel": request.user.has_perm(REMOVE_PERMISSION),
-        "outbox": [present_message(row, now) for row in outbox],
-        "given_up": [present_message(row, now) for row in given_up],
+        "outbox": [present_message(row, now) for row in messages.latest],
+        "undelivered": [present_message(row, now) for row in messages.undelivered],
+        "undelivered_notifications": [present_message(row, now) for row in messages.undelivered_notifications],
         "may": "server" in viewable(request.user) and request.user.has_perm(PERMISSION),
     }
     return render_page(request, "alerts", shown)

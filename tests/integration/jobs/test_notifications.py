@@ -271,13 +271,25 @@ def test_the_page_lists_what_could_not_be_delivered_and_sends_it_again(submit, r
     notifications.send_notifications()
     client = staff("change_maintenance", checks_csrf=False)
     page = client.get("/admin/instance/alerts/").content.decode()
-    assert "Could not be delivered" in page and "report" in page
+    assert "Notifications that could not be delivered" in page and "report" in page
     id = AlertMessage.objects.get().pk
     address = f"/admin/instance/alerts/{id}/send-again/"
     assert address in page
     assert client.post(address, {"note": "fixed"}).status_code == 302
     assert notifications.send_notifications() == 1
-    assert "Could not be delivered" not in client.get("/admin/instance/alerts/").content.decode()
+    assert "could not be delivered" not in client.get("/admin/instance/alerts/").content.decode()
+
+
+def test_dead_receivers_of_clients_hide_no_alert_that_could_not_be_delivered(submit, staff, monkeypatch):
+    monkeypatch.setattr("controlplane.console.views.alerts.MESSAGES_SHOWN", 2)
+    AlertMessage.objects.create(event="test", channel="webhook 1", payload={}, next_try_at=None, error="lost alert")
+    for number in range(3):
+        cancel_job(submit(notify=[{"url": "https://example.org/"}], name=f"report {number}")["id"], "operator:ann")
+    AlertMessage.objects.filter(url__isnull=False).update(next_try_at=None)
+    page = staff("change_maintenance").get("/admin/instance/alerts/").content.decode()
+    alerts, clients = page.index("Alerts that could not be delivered"), page.index("Notifications that could not be")
+    assert alerts < page.index("lost alert") < clients < page.index("report 2") < page.index("report 1")
+    assert "report 0" not in page
 
 
 def test_a_wrong_address_of_one_client_delays_no_other_client(api, submit, receiver):
