@@ -9,9 +9,6 @@ with Client("https://control.example", token_file="client.token") as client:
 from controlplane.agent.api.client import ControlPlaneError, Refused, Unreachable
 from controlplane.client.answers import (
     Attempt,
-    Batch,
-    BatchDetails,
-    BatchItem,
     Execution,
     ExecutionEvent,
     ExecutionSummary,
@@ -22,6 +19,7 @@ from controlplane.client.answers import (
     Trigger,
 )
 from controlplane.client.asynchronous import AsyncClient, Client
+from controlplane.client.batch_answers import Batch, BatchDetails, BatchItem
 from controlplane.client.requests import Action, BatchOptions, ExecutionOptions, JobOptions
 from controlplane.client.session import StillRunning
 

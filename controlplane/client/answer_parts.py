@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
+
+
+class ServerName(TypedDict):
+    id: str
+    name: str
+
+
+class Wait(TypedDict):
+    """Event that a step waits for without a worker."""
+
+    what: str
+    until: str | None
+    signal: str | None
+    message: str | None
+    choices: list[str] | None
+    fields: dict[str, Any] | None
+    group: str | None
 
 
 class DeadlineFields(TypedDict):

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from controlplane.client.answer_parts import DeadlineFields
+from controlplane.client.answer_parts import DeadlineFields, ServerName, Wait
 from controlplane.client.loop_answers import LoopFields, Progress
 
 JobState = Literal[
     "BLOCKED", "PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "EXPIRED"
 ]  # fmt: skip
-BatchState = Literal["RUNNING", "COMPLETED", "STOPPED"]
 ExecutionState = Literal["RUNNING", "CANCELLING", "COMPLETED", "FAILED", "CANCELLED"]
-
-
-class ServerName(TypedDict):
-    id: str
-    name: str
 
 
 class Attempt(TypedDict):
@@ -40,18 +34,6 @@ class TimelineEntry(TypedDict):
     at: str
     server: ServerName | None
     reason: str
-
-
-class Wait(TypedDict):
-    """Event that a step waits for without a worker."""
-
-    what: str
-    until: str | None
-    signal: str | None
-    message: str | None
-    choices: list[str] | None
-    fields: dict[str, Any] | None
-    group: str | None
 
 
 class SentSignal(TypedDict):
@@ -197,44 +179,6 @@ class Execution(ExecutionFields):
     on_complete: list[Step]
     inputs: dict[str, Any]
     outputs: Any
-
-
-class Batch(TypedDict):
-    """Bulk action. It has ended when `state` is not RUNNING."""
-
-    id: str
-    operation: str
-    subject: str
-    state: BatchState
-    chosen: str
-    query: str
-    actor: str
-    note: str
-    total: int
-    done: int
-    refused: int
-    pending: int
-    created_at: str
-    finished_at: str | None
-    stopped_by: str
-
-
-class BatchDetails(Batch):
-    """Bulk action with a page of its items, and the number of refused items for each reason."""
-
-    refusals: list[dict[str, Any]]
-    items: list[BatchItem]
-    next: str | None
-
-
-class BatchItem(TypedDict):
-    """Result of a bulk action for one item."""
-
-    subject: str
-    outcome: Literal["PENDING", "DONE", "REFUSED"]
-    reason: str
-    result: str | None
-    at: str | None
 
 
 class Server(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack, cast
 
-from controlplane.client.answers import Batch, BatchDetails, BatchItem
+from controlplane.client.batch_answers import Batch, BatchDetails, BatchItem
 from controlplane.client.jobs import new_key
 from controlplane.client.requests import BatchOptions, Reference, id_of
 from controlplane.client.servers import ServerCalls

@@ -8,7 +8,8 @@ from tests.support.processes import ROOT
 PACKAGES = ("controlplane", "jobs", "liveness")
 SHARED_NAMES = {"Command", "Migration"}
 """Names that Django prescribes."""
-MAY_SHARE = {"controlplane/client/answers.py", "controlplane/client/flow_answers.py"}
+ANSWERS = ("answers", "answer_parts", "batch_answers", "flow_answers")
+MAY_SHARE = {f"controlplane/client/{name}.py" for name in ANSWERS}
 """The client's answers are named like what they describe."""
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from controlplane.client import answers, flow_answers, requests
+from controlplane.client import answers, batch_answers, flow_answers, requests
 from jobs import states
 from jobs.api.logs import LogItem
 from jobs.api.queues import QueueAnswer
@@ -31,9 +31,9 @@ from tests.support.standin import ROOT
         (answers.Trigger, triggers.TriggerAnswer),
         (flow_answers.Queue, QueueAnswer),
         (flow_answers.Hold, HoldAnswer),
-        (answers.Batch, batches.BatchSummary),
-        (answers.BatchDetails, batches.BatchAnswer),
-        (answers.BatchItem, batches.ItemAnswer),
+        (batch_answers.Batch, batches.BatchSummary),
+        (batch_answers.BatchDetails, batches.BatchAnswer),
+        (batch_answers.BatchItem, batches.ItemAnswer),
     ],
 )
 def test_a_type_of_answer_has_the_fields_of_the_answer(type, serializer):
@@ -51,7 +51,7 @@ def test_the_options_are_those_of_the_api():
 def test_the_states_are_those_that_there_are():
     assert set(get_args(answers.JobState)) == set(states.JobState)
     assert set(get_args(answers.ExecutionState)) == set(states.ExecutionState)
-    assert set(get_args(answers.BatchState)) == set(states.BatchState)
+    assert set(get_args(batch_answers.BatchState)) == set(states.BatchState)
 
 
 def test_the_client_imports_no_django_and_nothing_of_the_control_plane_but_the_agent():
