@@ -1,4 +1,4 @@
-"""A child process: its command, its streams and its end."""
+"""A child process: its command, its state and its end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import signal
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
 from controlplane.agent.from_code.logs import decode_text
+from controlplane.agent.limits import RESULT_KEPT
 from controlplane.agent.processes import reaper
+from controlplane.agent.processes.child_pipes import AnswerLines, InputFeed, OutputTail
 from controlplane.agent.processes.fork_servers import ForkedProcess
 from controlplane.agent.processes.machine_errors import NUMBERS, OF_COMMAND
 
-CHUNK = 65536
 KILL_INTERVAL = 1.0  # seconds between two tries to kill a process
 
 
@@ -67,90 +67,6 @@ class ChildExit:
     is_of_machine: bool = False
     gave_signs: bool = False
     is_bystander: bool = False
-
-
-@dataclass
-class OutputTail:
-    """The last bytes of a pipe. Earlier bytes are read and dropped, so that the child never blocks."""
-
-    pipe: IO[bytes]
-    kept: int
-    on_output: Callable[[bytes], None]
-    data: bytearray = field(default_factory=bytearray)
-
-    def transfer_data(self) -> bool:
-        """Read what is available. Return False at the end of the pipe."""
-        return self.read_chunk() != 0
-
-    def read_chunk(self) -> int | None:
-        """Read once. Return the number of bytes: 0 at the end, None if nothing is available."""
-        try:
-            chunk = os.read(self.pipe.fileno(), CHUNK)
-        except BlockingIOError:
-            return None
-        self.on_output(chunk)
-        self.data += chunk
-        del self.data[: -self.kept]
-        return len(chunk)
-
-
-@dataclass
-class InputFeed:
-    """The bytes that are still to be written to a pipe."""
-
-    pipe: IO[bytes]
-    rest: memoryview
-
-    def transfer_data(self) -> bool:
-        """Write as much as possible. Return False if all is written or the reader has closed the pipe."""
-        try:
-            self.rest = self.rest[os.write(self.pipe.fileno(), self.rest) :]
-        except BlockingIOError:
-            return True
-        except BrokenPipeError:
-            return False
-        return bool(self.rest)
-
-
-@dataclass
-class CallFeed(InputFeed):
-    """The calls for a pool process. The pipe stays open between calls."""
-
-    def add(self, data: bytes) -> None:
-        self.rest = memoryview(bytes(self.rest) + data)
-
-    def transfer_data(self) -> bool:
-        if self.rest:
-            super().transfer_data()  # if its reader is gone, the process has ended, and that is noticed
-        return True
-
-
-@dataclass
-class AnswerLines:
-    """The lines that a pool process writes. Code in the process may write anything: a long line is cut."""
-
-    pipe: IO[bytes]
-    kept: int
-    lines: deque[bytes] = field(default_factory=deque)
-    _rest: bytearray = field(default_factory=bytearray)
-
-    def transfer_data(self) -> bool:
-        """Read what is available. Return False at the end of the pipe."""
-        return self.read_chunk() != 0
-
-    def read_chunk(self) -> int | None:
-        """Read once. Return the number of bytes: 0 at the end, None if nothing is available."""
-        try:
-            chunk = os.read(self.pipe.fileno(), CHUNK)
-        except BlockingIOError:
-            return None
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            self.lines.append(bytes(self._rest + line)[: self.kept])
-            self._rest.clear()
-        if len(self._rest) <= self.kept:
-            self._rest += rest
-        return len(chunk)
 
 
 @dataclass
@@ -247,6 +163,27 @@ class ChildProcess:
         if sent < len(line):
             reaper.signal_tree(self.process.pid, signal.SIGKILL)
             os.kill(self.process.pid, signal.SIGKILL)
+
+    def describe_exit(self, status: int) -> ChildExit:
+        """Return the end of the code, after the reaper has exited with `status` and all pipes have been read."""
+        result = b""
+        if self.result:
+            with self.result:
+                self.result.seek(0)
+                result = self.result.read(RESULT_KEPT + 1)
+        problem, is_of_machine = self.find_problem(status)
+        return ChildExit(
+            key=self.key,
+            pid=self.pid,
+            status=status,
+            stdout=bytes(self.tails[0].data),
+            stderr=bytes(self.tails[1].data),
+            result=result,
+            problem=problem,
+            cleanup_output=self.cleanup_output,
+            is_of_machine=is_of_machine,
+            gave_signs=self.pulse is not None and bool(self.pulse.data),
+        )
 
     def terminate(self) -> None:
         if self.is_cleaning:

@@ -14,15 +14,8 @@ from typing import IO
 
 from controlplane.agent.limits import RESULT_KEPT
 from controlplane.agent.processes import reaper
-from controlplane.agent.processes.child_process import (
-    CHUNK,
-    AnswerLines,
-    CallFeed,
-    ChildCommand,
-    ChildProcess,
-    InputFeed,
-    OutputTail,
-)
+from controlplane.agent.processes.child_pipes import CHUNK, AnswerLines, CallFeed, InputFeed, OutputTail
+from controlplane.agent.processes.child_process import ChildCommand, ChildProcess
 from controlplane.agent.processes.fork_servers import ForkedProcess
 
 OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR

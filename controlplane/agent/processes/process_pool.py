@@ -11,7 +11,8 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import structlog
 
 from controlplane.agent.processes import attempt_mark
-from controlplane.agent.processes.child_process import CallFeed, ChildCommand, ChildExit, ChildProcess
+from controlplane.agent.processes.child_pipes import CallFeed
+from controlplane.agent.processes.child_process import ChildCommand, ChildExit, ChildProcess
 from controlplane.agent.processes.pooled_call import Environment, OutputHandler, PooledCall
 
 log = structlog.get_logger()

@@ -16,18 +16,9 @@ from functools import partial
 
 import structlog
 
-from controlplane.agent.limits import RESULT_KEPT
 from controlplane.agent.processes import attempt_mark, process_view, reaper
-from controlplane.agent.processes.child_process import (
-    KILL_INTERVAL,
-    AnswerLines,
-    CallFeed,
-    ChildCommand,
-    ChildExit,
-    ChildProcess,
-    InputFeed,
-    OutputTail,
-)
+from controlplane.agent.processes.child_pipes import CallFeed, ChildPipes
+from controlplane.agent.processes.child_process import KILL_INTERVAL, ChildCommand, ChildExit, ChildProcess
 from controlplane.agent.processes.child_start import OutputHandler, start_below_reaper
 from controlplane.agent.processes.fork_servers import ForkServer, ForkServers
 from controlplane.agent.processes.loop_pool import LoopPool
@@ -62,10 +53,9 @@ class Supervisor:
         `slots` is the number of processes that run attempts at once. `memory_per_process` (bytes) limits pool
         processes. With `coroutines_per_process` above 1, each of them runs that many attempts at once.
         """
-        self._selector = selector
-        is_warm = calls_per_process > 1 and sys.platform == "linux"
-        self._fork_servers = ForkServers(calls_per_process) if is_warm else None
+        self._pipes = ChildPipes(selector)
         is_linux = sys.platform == "linux"
+        self._fork_servers = ForkServers(calls_per_process) if is_linux and calls_per_process > 1 else None
         self._pool: Pool | LoopPool | None = None
         if is_linux and coroutines_per_process > 1:
             self._pool = LoopPool(self, slots, coroutines_per_process, calls_per_process, memory_per_process)
@@ -144,20 +134,13 @@ class Supervisor:
         file = self.server_file
         marker = file.write_marker(key, command.cleanup) if file and is_attempt else None
         child = start_below_reaper(key, command, on_output, fork, marker, file.lock if file else None)
-        if child is None:
-            self.start_child(
-                key, command, on_output, is_attempt=is_attempt
-            )  # the fork server has failed: try without it
+        if child is None:  # the fork server has failed: try without it
+            self.start_child(key, command, on_output, is_attempt=is_attempt)
             return
         with self._lock:
             self._children[key] = child
         child.report_state(self._fence)
-        if not isinstance(child.feed, CallFeed):
-            self._register_stream(child.feed, selectors.EVENT_WRITE)
-        for tail in child.streams:
-            self._register_stream(tail, selectors.EVENT_READ)
-        if not isinstance(child.feed, CallFeed):
-            self._transfer(child.feed)
+        self._pipes.open(child.feed, child.streams)
 
     def start_process(self, key: str, command: ChildCommand, on_output: OutputHandler) -> None:
         """Start a pool process. It is marked like an attempt, because code of attempts runs in it."""
@@ -166,16 +149,11 @@ class Supervisor:
 
     def send(self, feed: CallFeed, data: bytes) -> None:
         """Write to a pool process, now or when it reads."""
-        if feed.pipe.closed:
-            return
-        feed.add(data)
-        feed.transfer_data()
-        if feed.rest and not self._is_registered(feed):
-            self._selector.register(feed.pipe, selectors.EVENT_WRITE, feed)
+        self._pipes.send(feed, data)
 
     def close_feed(self, child: ChildProcess) -> None:
         """Close the pipe of a pool process: it ends by itself."""
-        self._close_stream(child.feed)
+        self._pipes.close(child.feed)
 
     def _choose_fork_server(self, command: ChildCommand) -> ForkServer | None:
         """Return a process that has imported the module to call, or None. Processes it forks become our children."""
@@ -230,9 +208,7 @@ class Supervisor:
 
     def transfer_ready(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
         """Read from and write to the pipes that are ready, without waiting."""
-        for key, _ in ready:
-            if isinstance(key.data, OutputTail | InputFeed | AnswerLines):
-                self._transfer(key.data)
+        self._pipes.transfer_ready(ready)
 
     def reap_children(self) -> list[ChildExit]:
         """Kill children whose time is over. Return the children that have ended: no process of them is left.
@@ -256,9 +232,7 @@ class Supervisor:
         ended.sort(key=lambda child: not child.key.startswith(CLEANUP))
         exits = [self._reap_child(child) for child in ended if self._is_cleaned_up(child)]
         calls += self._pool.take_ended() if self._pool and ended else []
-        return calls + [
-            ended_one for ended_one in exits if not ended_one.key.startswith((CLEANUP, attempt_mark.POOLED))
-        ]
+        return calls + [end for end in exits if not end.key.startswith((CLEANUP, attempt_mark.POOLED))]
 
     def next_kill_at(self) -> float | None:
         """Return the time (monotonic) of the next kill or look.
@@ -289,58 +263,12 @@ class Supervisor:
             child.control.close()
         if self.server_file:
             self.server_file.remove_marker(child.key)
-        self._close_stream(child.feed)
-        for tail in child.streams:
-            # Limited: a process that escaped may hold the pipe open and write forever.
-            for _ in range(32):
-                if tail.pipe.closed or not tail.read_chunk():
-                    break
-            self._close_stream(tail)
-        result = b""
-        if child.result:
-            with child.result:
-                child.result.seek(0)
-                result = child.result.read(RESULT_KEPT + 1)
+        self._pipes.close(child.feed)
+        for stream in child.streams:
+            self._pipes.read_rest(stream)
         if original := self._children.get(child.key.removeprefix(CLEANUP)):
             original.status.data += b"~\n" + child.cleanup_output.encode()
-        stdout, stderr = (bytes(tail.data) for tail in child.tails)
-        problem, is_of_machine = child.find_problem(status)
-        gave_signs = child.pulse is not None and bool(child.pulse.data)
-        child_exit = ChildExit(
-            child.key,
-            child.pid,
-            status,
-            stdout,
-            stderr,
-            result,
-            problem,
-            child.cleanup_output,
-            is_of_machine,
-            gave_signs,
-        )
+        child_exit = child.describe_exit(status)
         if self._pool and child.answers:
             self._pool.record_end(child, child_exit)
         return child_exit
-
-    def _transfer(self, stream: OutputTail | InputFeed | AnswerLines) -> None:
-        try:
-            if stream.transfer_data():
-                if isinstance(stream, CallFeed) and not stream.rest:
-                    self._selector.unregister(stream.pipe)  # until there is another call
-                return
-        except Exception:  # an error in one attempt must not affect the others
-            log.exception("Closed a stream of a job after an error")
-        self._close_stream(stream)
-
-    def _is_registered(self, stream: OutputTail | InputFeed | AnswerLines) -> bool:
-        return stream.pipe in self._selector.get_map()
-
-    def _register_stream(self, stream: OutputTail | InputFeed | AnswerLines, event: int) -> None:
-        os.set_blocking(stream.pipe.fileno(), False)
-        self._selector.register(stream.pipe, event, stream)
-
-    def _close_stream(self, stream: OutputTail | InputFeed | AnswerLines) -> None:
-        if not stream.pipe.closed:
-            if self._is_registered(stream):
-                self._selector.unregister(stream.pipe)
-            stream.pipe.close()
