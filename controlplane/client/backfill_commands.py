@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
-from typing import Any
 
 from controlplane.client.asynchronous import Client
 from controlplane.client.backfills import Backfill
 from controlplane.client.output import Output
+from controlplane.client.shared_options import AddCommand, add_note
 from controlplane.client.short_ids import find_trigger
 
 
-def add_backfills(command: Callable[..., Callable[..., Any]]) -> None:
+def add_backfills(command: AddCommand) -> None:
     """Add the commands to the parser."""
     add = command("backfill", begin_backfill, "run a trigger for the past slots of a period", "trigger")
     add("--from", dest="start", required=True, metavar="TIME", help="first time, like 2030-01-31T08:00:00Z")
     add("--to", dest="end", required=True, metavar="TIME", help="first time after the period; not in the future")
     add("--max-running", type=int, default=1, metavar="N", help="number of executions at once (default: 1)")
-    add("--note", default="", help="reason, recorded with your name and the time")
+    add_note(add)
     add = command("stop-backfill", stop_backfill, "stop a backfill: start no further slot", "trigger")
     add("backfill", metavar="BACKFILL", help="id of the backfill")
-    add("--note", default="", help="reason, recorded with your name and the time")
+    add_note(add)
 
 
 def begin_backfill(client: Client, given: Namespace, out: Output) -> int:
