@@ -5,6 +5,7 @@ statement in a pipeline fails, the driver assumes that the later ones are prepar
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,10 +14,8 @@ import psycopg
 from django.db import DatabaseError, OperationalError
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 
-from controlplane.core import transactions
 from controlplane.core.database import connection
 from controlplane.core.sql_book import load_blocks, number_parameters
-from controlplane.core.statements import Row, Statement, fetch_result_sets, read_result_sets
 
 PREPARED: "WeakKeyDictionary[psycopg.Connection[Any], dict[tuple[str, str], str]]" = WeakKeyDictionary()
 """Names of the prepared statements of each connection."""
@@ -39,47 +38,44 @@ END = "select " + ", ".join(
 )
 
 
-@transactions.retry_from_start
-def fetch_prepared_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]:
-    """Run frequent statements as prepared statements, in one round trip. The result is that of `fetch_result_sets`.
-
-    A pooler may change the connection with each transaction. Then prepared statements do not work: set
-    DATABASE_PREPARED_STATEMENTS to 0.
-    """
+def are_on() -> bool:
     connection.ensure_connection()
-    if connection.connection.prepare_threshold is None:
-        return fetch_result_sets(*statements, **params)
+    return connection.connection.prepare_threshold is not None
+
+
+def list_commands(keys: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the SQL that runs these statements (app and name), after preparing those that are new to the connection.
+
+    It begins and ends with settings, whose results the caller skips. A pooler may change the connection with each
+    transaction. Then prepared statements do not work: set DATABASE_PREPARED_STATEMENTS to 0.
+    """
     names = PREPARED.setdefault(connection.connection, {})
-    had_prepared = bool(names)
-    texts = [BEGIN, *executions(statements, names), END]
-    try:
+    return [BEGIN, *(execute(key, names) for key in keys), END]
+
+
+def execute(key: tuple[str, str], names: dict[tuple[str, str], str]) -> str:
+    """Return the EXECUTE of a statement. Prepare it first if this connection has not done so."""
+    app, name = key
+    takes = load_blocks(app)[name].takes
+    if key not in names:
+        prepared = f"controlplane_{name}_{next(NUMBERS)}"
+        types = f"({', '.join(takes.values())})" if takes else ""
         with connection.cursor() as cursor:
-            cursor.execute(";\n".join(texts), params)
-            cursor.nextset()
-            return read_result_sets(cursor, statements)
+            cursor.execute(f"prepare {prepared}{types} as {number_parameters(*key)}")
+        names[key] = prepared
+    params = f"({', '.join(f'%({param})s' for param in takes)})" if takes else ""
+    return f"execute {names[key]}{params}"
+
+
+@contextmanager
+def preparing_again() -> Iterator[None]:
+    """Let the whole transaction run again if the connection has lost its prepared statements. No row is at fault."""
+    names = PREPARED.get(connection.connection, {})
+    had_prepared = bool(names)
+    try:
+        yield
     except DatabaseError as error:
         if not (had_prepared and isinstance(error.__cause__, LOST)):
             raise
         names.clear()
-        # No row is at fault. The whole transaction runs again, and prepares again.
         raise OperationalError(*error.args) from error.__cause__
-
-
-def fetch_prepared_rows(statement: Statement[Row], **params: object) -> list[Row]:
-    """Return the rows of a frequent statement, run as a prepared statement. See `Statement.after`."""
-    return fetch_prepared_sets(*statement.before, statement, **params)[-1]
-
-
-def executions(statements: Sequence[Statement[Any]], names: dict[tuple[str, str], str]) -> Iterator[str]:
-    """Yield the EXECUTE of each statement. Prepare it first if this connection has not done so."""
-    for statement in statements:
-        key = statement.app, statement.name
-        takes = load_blocks(statement.app)[statement.name].takes
-        if key not in names:
-            name = f"controlplane_{statement.name}_{next(NUMBERS)}"
-            types = f"({', '.join(takes.values())})" if takes else ""
-            with connection.cursor() as cursor:
-                cursor.execute(f"prepare {name}{types} as {number_parameters(*key)}")
-            names[key] = name
-        params = f"({', '.join(f'%({param})s' for param in takes)})" if takes else ""
-        yield f"execute {names[key]}{params}"

@@ -14,6 +14,8 @@ A book consists of blocks. A block begins with a head, and ends where the next b
     -- rule: is_lost(s)
     -- Expression about the row s.
 
+A frequent statement has the head `-- prepared statement: NAME`: each connection plans it once (prepared.py).
+
 The columns in `returns` define the class of the rows (sql_rows.py). `row` names this class if statements share it.
 
 A statement with a line `-- counted:` in its head has two variants. NAME leaves out the lines that begin with `--
@@ -35,7 +37,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAD = re.compile(r"-- (statement|step|rule): (\w+)(?:\((\w+(?:, \w+)*)\))?(?: -> (\w+(?:, \w+)*))?")
+HEAD = re.compile(r"-- (prepared )?(statement|step|rule): (\w+)(?:\((\w+(?:, \w+)*)\))?(?: -> (\w+(?:, \w+)*))?")
 COUNTED = "-- counted: "
 DUE = re.compile(r"^-- due: (.*)\n", re.MULTILINE)
 REFERENCE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)(?:\((\w+(?:, \w+)*)\))?\}\}")
@@ -67,6 +69,7 @@ class Block:
     body: str
     counted: dict[str, str] | None = None
     """Additional parameters of the variant NAME_counted. None means that there is no such variant."""
+    is_prepared: bool = False
 
     @property
     def place(self) -> str:
@@ -123,7 +126,7 @@ def read_book(book: Path) -> list[Block]:
 
 def read_block(book: Path, lines: list[str]) -> Block:
     head = HEAD.match(lines[0])
-    kind, name, subjects, _ = head.groups() if head else ("", "", "", "")
+    prepared, kind, name, subjects, _ = head.groups() if head else ("", "", "", "", "")
     words, listed = [], {"takes": "", "returns": "", "row": "", "counted": ""}
     has_variant = False
     rest = lines[1:]
@@ -149,6 +152,7 @@ def read_block(book: Path, lines: list[str]) -> Block:
         listed["row"].strip(),
         "\n".join(rest).strip(),
         parse_columns(listed["counted"]) if has_variant else None,
+        bool(prepared),
     )
 
 

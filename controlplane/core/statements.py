@@ -15,7 +15,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import Field, Func
 from django.db.models.sql.compiler import SQLCompiler
 
-from controlplane.core import transactions
+from controlplane.core import prepared, transactions
 from controlplane.core.database import connection, transaction
 from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks
 
@@ -82,6 +82,11 @@ class Statement(Generic[Row]):
         the first statement takes protects the rows that the second statement reads.
         """
         return replace(self, before=others)
+
+    @property
+    def is_prepared(self) -> bool:
+        block = load_blocks(self.app).get(self.name)
+        return block is not None and block.is_prepared
 
     @property
     def text(self) -> str:
@@ -161,7 +166,16 @@ def fetch_result_sets(
 def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]: ...
 @transactions.retry_from_start
 def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]:
-    """Run the statements in one round trip and return the rows of each. See `Statement.after`."""
+    """Run the statements in one round trip and return the rows of each. See `Statement.after`.
+
+    If one of them is a prepared statement, all of them are run as such.
+    """
+    if any(statement.is_prepared for statement in statements) and prepared.are_on():
+        keys = [(statement.app, statement.name) for statement in statements]
+        with prepared.preparing_again(), connection.cursor() as cursor:
+            cursor.execute(";\n".join(prepared.list_commands(keys)), params)
+            cursor.nextset()
+            return read_result_sets(cursor, statements)
     with connection.cursor() as cursor:
         cursor.execute(";\n".join(statement.text for statement in statements), params)
         return read_result_sets(cursor, statements)

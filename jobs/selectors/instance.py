@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from controlplane.core.prepared import fetch_prepared_rows, fetch_prepared_sets
 from controlplane.core.statements import Statement, fetch_result_sets
 from jobs import states
 from jobs.conf import flag_parameters
@@ -69,7 +68,7 @@ def instance_figures(
     if counts_tabs:
         params |= tab_parameters(namespaces)
         statements.append(sql.read_tab_counts)
-    results: Any = fetch_prepared_sets(*statements, **params)
+    results: Any = fetch_result_sets(*statements, **params)
     [row], [incidents], *more = results
     tabs: list[TabCount] = more.pop() if counts_tabs else []
     points: list[HistoryPoint] = more.pop() if window is not None else []
@@ -130,7 +129,7 @@ def tab_parameters(namespaces: Iterable[str] | None) -> dict[str, Any]:
 
 def job_counts() -> dict[str, Any]:
     """Return `counts` of jobs by state, and the states with an estimate (`about`), as in `instance_figures()`."""
-    [row] = fetch_prepared_rows(sql.read_job_counts, ended=sorted(states.TERMINAL), counted=COUNT_LIMIT, cluster="")
+    [row] = sql.read_job_counts.fetch_rows(ended=sorted(states.TERMINAL), counted=COUNT_LIMIT, cluster="")
     return {"counts": json.loads(row.counts or "{}"), "about": json.loads(row.about or "[]")}
 
 

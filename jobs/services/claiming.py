@@ -10,7 +10,6 @@ from django.db import DatabaseError
 from controlplane.core.database import transaction
 from controlplane.core.json_bodies import read_json
 from controlplane.core.paging import ANSWER_LIMIT
-from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, NotAWorker, NotRunningYet, ServerCordoned, ServerInMaintenance
 from jobs.models import WorkerJob
@@ -102,8 +101,7 @@ def fetch_claimed_rows(
     """Run the claim and return its rows. `only` restricts it to these jobs (None: all jobs)."""
     # Floors are used only by serving processes, because only they are notified of jobs that come back.
     known = floors.known_to(token.server) if announcer.enabled and only is None else None
-    rows = fetch_prepared_rows(
-        sql.claim_jobs.after(sql.lock_server),
+    rows = sql.claim_jobs.after(sql.lock_server).fetch_rows(
         server=token.server,
         version=token.version,
         limit=limit,

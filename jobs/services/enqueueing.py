@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from controlplane.core.prepared import fetch_prepared_rows
 from jobs.conf import conf
 from jobs.services import drafts, holds, limits
 from jobs.services.hints import announce_new_work
@@ -38,4 +37,4 @@ def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:
 
 
 def store_rows(packed: str) -> list[EnqueuedJob]:
-    return fetch_prepared_rows(sql.enqueue_jobs, jobs=packed, owner=PROJECT_DIGEST, namespace=DEFAULT_NAMESPACE)
+    return sql.enqueue_jobs.fetch_rows(jobs=packed, owner=PROJECT_DIGEST, namespace=DEFAULT_NAMESPACE)

@@ -10,7 +10,6 @@ locked. A transaction that holds one of these locks never waits for a key.
 
 from uuid import UUID
 
-from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.services import executions
 from jobs.services.hints import announce_work
@@ -30,7 +29,7 @@ def start_executions() -> int:
 def start_some() -> int:
     """Start some executions, a hundred in a transaction. Return the same number as `start_executions`."""
     by_namespace: dict[str, list[UUID]] = {}
-    for row in fetch_prepared_rows(sql.list_executions_to_start, most=EXECUTIONS_AT_ONCE):
+    for row in sql.list_executions_to_start.fetch_rows(most=EXECUTIONS_AT_ONCE):
         by_namespace.setdefault(row.namespace, []).append(row.id)
     total = 0
     for namespace, waiting in by_namespace.items():

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db import close_old_connections
 
 from controlplane.core.database import connection
-from controlplane.core.prepared import fetch_prepared_rows
 from jobs.sql import sql
 
 
@@ -37,8 +36,7 @@ def list_changed(jobs: Sequence[FollowedJob]) -> set[int]:
     Call this in a thread that serves no request, because it closes old connections.
     """
     try:
-        rows = fetch_prepared_rows(
-            sql.list_changed_jobs,
+        rows = sql.list_changed_jobs.fetch_rows(
             jobs=[one.job for one in jobs],
             after=[one.after for one in jobs],
             attempts=[one.attempt for one in jobs],

@@ -13,7 +13,6 @@ from django.db import DatabaseError, Error
 from controlplane.core.database import transaction
 from controlplane.core.database.errors import classify
 from controlplane.core.json_bodies import write_json
-from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import record_left_out, retry_from_start, run_in_halves
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
@@ -65,8 +64,7 @@ def record_plain_heartbeats(beats: list[PlainHeartbeat]) -> list[RecordedPlainHe
     """
     try:
         with results.take_due_counts() as counts:
-            rows = fetch_prepared_rows(
-                sql.record_plain_heartbeats,
+            rows = sql.record_plain_heartbeats.fetch_rows(
                 servers=[beat.token.server for beat in beats],
                 versions=[beat.token.version for beat in beats],
                 states=[beat.state for beat in beats],
@@ -161,8 +159,7 @@ def record_with_attempts(
     def record_attempts(attempts: Sequence[UUID]) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
         with results.take_due_counts() as counts, transaction.atomic() if is_part else nullcontext():
-            return fetch_prepared_rows(
-                sql.record_worker_heartbeat,
+            return sql.record_worker_heartbeat.fetch_rows(
                 server=token.server,
                 version=token.version,
                 claimed=[attempt for attempt in attempts if attempt not in held.running],

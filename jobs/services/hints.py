@@ -12,7 +12,6 @@ from django.db import close_old_connections
 
 from controlplane.core.database import connection, transaction
 from controlplane.core.notifications import Announcer
-from controlplane.core.prepared import fetch_prepared_rows
 from jobs.services.claim_floors import floors
 from jobs.sql import sql
 from jobs.sql.rows.hints import ClaimableJobs, ServerOffer, WorkerLoad
@@ -76,7 +75,7 @@ def list_claimable_jobs(most: int, offers: Iterable[tuple[str, Iterable[str]]]) 
     """
     try:
         listed = [json.dumps({"namespace": namespace, "tags": sorted(tags)}) for namespace, tags in offers]
-        return fetch_prepared_rows(sql.list_claimable_jobs, most=min(most, LISTED_LIMIT), offers=listed)
+        return sql.list_claimable_jobs.fetch_rows(most=min(most, LISTED_LIMIT), offers=listed)
     finally:
         if not connection.in_atomic_block:
             close_old_connections()
@@ -89,8 +88,8 @@ def read_worker_loads(servers: Sequence[UUID]) -> list[WorkerLoad]:
     """
     try:
         multiplier = conf().staleness_multiplier
-        return fetch_prepared_rows(
-            sql.read_worker_loads, servers=list(servers), others=OTHERS_LIMIT, staleness_multiplier=multiplier
+        return sql.read_worker_loads.fetch_rows(
+            servers=list(servers), others=OTHERS_LIMIT, staleness_multiplier=multiplier
         )
     finally:
         if not connection.in_atomic_block:

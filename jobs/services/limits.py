@@ -17,7 +17,6 @@ import structlog
 from django.db import DatabaseError
 
 from controlplane.core.database import connection, transaction
-from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.services import hints
 from jobs.services.hints import announce_work
@@ -70,7 +69,7 @@ def settle_rechecks() -> int:
 @retried_atomic
 def settle_next_rechecks() -> int | None:
     """Settle some noted keys. Return how many jobs were unparked, or None if no key is noted."""
-    keys = [row.key for row in fetch_prepared_rows(sql.take_rechecks, most=KEYS_AT_ONCE)]
+    keys = [row.key for row in sql.take_rechecks.fetch_rows(most=KEYS_AT_ONCE)]
     return settle_keys(keys) if keys else None
 
 
@@ -80,7 +79,7 @@ def settle_keys(keys: Collection[str]) -> int:
     It must run in a transaction of its own, which holds no lock that a holder of a key could wait for.
     """
     statement = sql.settle_keys.after(sql.lock_limit_keys)
-    [settled] = fetch_prepared_rows(statement, keys=list(keys), most=JOBS_AT_ONCE)
+    [settled] = statement.fetch_rows(keys=list(keys), most=JOBS_AT_ONCE)
     if max(settled.parked, settled.unparked) >= JOBS_AT_ONCE:
         sql.note_rechecks.fetch_rows(keys=list(keys))  # there may be more
     if settled.unparked:

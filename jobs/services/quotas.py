@@ -6,14 +6,13 @@ the end of its transaction. So a submission that is refused, or that repeats an 
 
 import math
 
-from controlplane.core.prepared import fetch_prepared_rows
 from jobs.errors import QuotaExceeded
 from jobs.sql import sql
 
 
 def spend_quotas(namespace: str, jobs: int) -> None:
     """Count a submission of jobs that this transaction has stored. Raises QuotaExceeded, with the field of the rule."""
-    for row in fetch_prepared_rows(sql.spend_quotas.after(sql.lock_quotas), namespace=namespace, jobs=jobs):
+    for row in sql.spend_quotas.after(sql.lock_quotas).fetch_rows(namespace=namespace, jobs=jobs):
         most, rate, left = row.max_waiting, row.submissions_per_minute, row.left_over
         if most is not None and row.waiting > most:
             raise QuotaExceeded(

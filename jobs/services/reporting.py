@@ -13,8 +13,7 @@ from django.db import DatabaseError
 
 from controlplane.agent.limits import LINES_KEPT
 from controlplane.core.json_bodies import write_json
-from controlplane.core.prepared import fetch_prepared_sets
-from controlplane.core.statements import Statement
+from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import record_left_out, retried_atomic, run_in_halves
 from jobs.conf import conf
 from jobs.services import propagation, stored_bytes
@@ -174,7 +173,7 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
     locks = [sql.lock_reported_roots, sql.lock_reported_jobs] if with_consequences else [sql.lock_reported_jobs]
     statements = [statement for statement in (*STATEMENTS.values(), FINISH) if statement in needed]
     states_now: dict[Statement[Any], dict[UUID | int, str]] = {statement: {} for statement in statements}
-    answers = fetch_prepared_sets(
+    answers = fetch_result_sets(
         *locks,
         *(stored_bytes.counting(statement) if statement in COUNTED else statement for statement in statements),
         attempts=[report.attempt for report in run],

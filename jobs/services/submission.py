@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from controlplane.core.database import connection
-from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain
@@ -161,8 +160,9 @@ class Wanted:
             for tags in asked
         }
         statement = stored_bytes.counting(sql.submit_jobs)
-        return fetch_prepared_rows(
-            statement if lock_wait is None else statement.after(sql.limit_lock_waits),
+        if lock_wait is not None:
+            statement = statement.after(sql.limit_lock_waits)
+        return statement.fetch_rows(
             lock_wait=lock_wait,
             owners=[submitter.owner and submitter.owner.pk for submitter in self.submitters],
             namespaces=[submitter.namespace for submitter in self.submitters],

@@ -10,7 +10,7 @@ select s.id
  where s.id = %(server)s
    for no key update of s
 
--- statement: claim_jobs
+-- prepared statement: claim_jobs
 -- Give a worker jobs that it can and may run, by priority, then turn, then age. Called for each claim, after `lock_server`.
 -- The queue is read once for each set of required tags that the worker has, so jobs with other tags cost nothing.
 -- There is always at least one row: a row without an attempt means that the worker gets no job.

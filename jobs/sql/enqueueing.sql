@@ -1,4 +1,4 @@
--- statement: enqueue_jobs
+-- prepared statement: enqueue_jobs
 -- Store jobs of the project's own code, in their order, and return their ids. They have no key, name no limits, and wait
 -- for a worker however long it takes, so nothing has to be checked. `owner` is the digest of the token that owns them. If a
 -- hold refuses one of them, none is stored. A job that rules limit is parked until somebody looks for free slots.

@@ -1,4 +1,4 @@
--- statement: list_executions_to_start
+-- prepared statement: list_executions_to_start
 -- List executions that wait for slots which are free now, the oldest ones of each key and namespace. One that needs more
 -- slots than are free lets those behind it wait; one that needs more than there are does not. It takes no lock, so
 -- `start_executions` decides.

@@ -1,4 +1,4 @@
--- statement: list_changed_jobs
+-- prepared statement: list_changed_jobs
 -- List the places of the followed jobs that have ended, have been deleted, or have a log line after the line `after`.
 -- With a number in `attempts`, only this attempt of the job counts. Called by the thread that serves long polls.
 -- takes: jobs uuid[], after bigint[], attempts int[]

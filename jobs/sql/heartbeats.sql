@@ -1,4 +1,4 @@
--- statement: record_worker_heartbeat
+-- prepared statement: record_worker_heartbeat
 -- Record the heartbeat of a worker and of the attempts it lists. Return its instructions: the attempts to cancel and
 -- those it has lost. Called for each heartbeat that `record_plain_heartbeats` cannot take.
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
@@ -105,7 +105,7 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
        array(select live_attempts.id from live_attempts where live_attempts.dump_requested_at is not null) as dump
   from beat
 
--- statement: record_plain_heartbeats
+-- prepared statement: record_plain_heartbeats
 -- Record heartbeats without news of many servers in one commit. A server gets no row if it is locked, reports a new
 -- state, has attempts that were taken from it, or may not send heartbeats. The caller then uses
 -- `record_worker_heartbeat` for that server.

@@ -1,4 +1,4 @@
--- statement: list_claimable_jobs
+-- prepared statement: list_claimable_jobs
 -- List jobs that workers with one of the `offers` could claim now: for each namespace and set of required tags the next
 -- `most`, grouped by the servers that refused them and by the slots that they need. Called by the thread that sends hints. An offer is an object with a
 -- `namespace` and `tags`. Jobs with the empty tag are left out, because the control plane starts those itself.
@@ -48,7 +48,7 @@ select s.namespace, s.tags, exists (
   from liveness_server s
  where s.id = %(server)s and s.token_version = %(version)s
 
--- statement: read_worker_loads
+-- prepared statement: read_worker_loads
 -- Return the loads of workers that may get work and have free capacity: their used slots (`held`) and all their slots. These are some of `servers`, and up to `others`
 -- more, which may wait for hints at another process.
 -- takes: servers uuid[], others bigint, staleness_multiplier float8

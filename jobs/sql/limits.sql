@@ -1,4 +1,4 @@
--- statement: take_rechecks
+-- prepared statement: take_rechecks
 -- Take keys whose parked jobs may start now, and return each once. Two processes never take the same row.
 -- takes: most bigint
 -- returns: key text
@@ -43,7 +43,7 @@ select count(*) as locked
           from (select distinct hashtextextended('limit ' || key, 0) as number
                   from unnest(%(keys)s::text[]) keys (key) order by number) hashed offset 0) locked
 
--- statement: settle_keys
+-- prepared statement: settle_keys
 -- Make as many jobs of each key claimable as it has free slots and starts, separately for each namespace and set of
 -- required tags: park the last ones of too many, and unpark the first ones of too few. One pass reads up to `most` jobs of
 -- each set. Called after `lock_limit_keys`, in the same round trip.

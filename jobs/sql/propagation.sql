@@ -9,7 +9,7 @@ select r.id
  order by r.id
    for no key update
 
--- statement: find_freed_executions
+-- prepared statement: find_freed_executions
 -- List executions with an ended step whose end can be propagated now, because its code has stopped.
 -- takes: attempts uuid[]
 -- returns: id uuid
@@ -19,7 +19,7 @@ select distinct j.execution_id as id
    and not {{is_held_back(j)}}
    and (%(attempts)s::uuid[] is null or j.id in (select a.job_id from jobs_attempt a where a.id = any(%(attempts)s::uuid[])))
 
--- statement: propagate_ends
+-- prepared statement: propagate_ends
 -- Propagate what has ended in trees of executions, one round. Called under `lock_roots` until a round finds nothing.
 -- Ends are found by state, so the same statement also repairs what a crash left behind.
 -- takes: executions uuid[], roots uuid[], output_limit bigint

@@ -6,7 +6,7 @@
 -- row: LockedQuotas
 select true as locked from (select pg_advisory_xact_lock(hashtextextended('quotas ' || %(namespace)s, 0))) locked
 
--- statement: spend_quotas
+-- prepared statement: spend_quotas
 -- Count a submission of `jobs` jobs, already stored, against the quotas of their namespace. There is a row for each
 -- namespace whose rule has a quota: the jobs that wait, counted up to the quota, and the submissions that were left
 -- before this one. The caller rolls back if they are too few. Celery tasks do not count, because their broker holds them.

@@ -1,4 +1,4 @@
--- statement: recover_attempts
+-- prepared statement: recover_attempts
 -- End a batch of live attempts of lost servers: of all, or of one `server`. Attempts that a server still holds after
 -- its drain deadline end too. Claimed attempts end at once. Running attempts end when the restart strategy of the
 -- server allows it. Called by the liveness check, by the sweep, and when the end of a server is reported. Several calls

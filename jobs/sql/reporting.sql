@@ -50,7 +50,7 @@ owned as materialized (
                     where s.id = %(server)s and s.token_version = %(version)s and not {{liveness.has_ended(s)}})
 )
 
--- statement: start_attempts
+-- prepared statement: start_attempts
 -- Set claimed attempts and their jobs to RUNNING. Called under `lock_reported_jobs`.
 -- takes: started uuid[], traces jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
@@ -72,7 +72,7 @@ update jobs_attempt a
  where a.id = any(array(select attempt_id from begun_jobs))
 returning a.id
 
--- statement: store_progress
+-- prepared statement: store_progress
 -- Store the progress and the message of running attempts. Called under `lock_reported_jobs`.
 -- takes: progress jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
@@ -86,7 +86,7 @@ update jobs_attempt a
  where a.id = any(array[reports.attempt]) and a.state = 'RUNNING'
 returning a.id
 
--- statement: store_stacks
+-- prepared statement: store_stacks
 -- Store the stacks of running attempts. Called under `lock_reported_jobs`.
 -- takes: stacks jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
@@ -100,7 +100,7 @@ update jobs_attempt a
  where a.id = any(array[reports.attempt]) and a.state = 'RUNNING'
 returning a.id
 
--- statement: store_checkpoints
+-- prepared statement: store_checkpoints
 -- Store checkpoints of running attempts for the next attempts of their jobs (null: delete the checkpoint). Called
 -- under `lock_reported_jobs`.
 -- takes: checkpoints jsonb, server uuid, version int, attempts uuid[]
@@ -126,7 +126,7 @@ stored_checkpoints as (
 -- counted: {{counted_bytes}}
 select attempt_id as id from stored_checkpoints
 
--- statement: store_log_lines
+-- prepared statement: store_log_lines
 -- Store lines that the code of running attempts wrote, in order. Called under `lock_reported_jobs`. The last line of an
 -- attempt has its number and the sequence of its report, so lines are never counted. If the owner of a job has no room
 -- left, one line is stored that explains why the others are not kept.
@@ -188,7 +188,7 @@ stored_lines as (
 -- counted: {{counted_bytes}}
 select place, 'RUNNING' as state from new_reports
 
--- statement: finish_attempts
+-- prepared statement: finish_attempts
 -- End attempts that their worker reports as ended. Called under `lock_reported_jobs`. The end of a step or of a
 -- trigger's job has consequences in the same transaction, so it is applied only if the caller handles them.
 -- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int

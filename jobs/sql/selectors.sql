@@ -42,7 +42,7 @@ figures as (
       from counted left join estimates using (state)
 )
 
--- statement: read_figures
+-- prepared statement: read_figures
 -- Read the figures of the whole instance in one row: jobs by state, flagged jobs, jobs that fail soon because no worker
 -- has their tags, brakes, maintenances and clocks. `about` lists the states whose numbers are estimates. For one cluster
 -- (not empty) `read_cluster_figures` counts the jobs instead.
@@ -88,7 +88,7 @@ select clock_timestamp() as now,
        (select jsonb_agg(to_jsonb(h) order by h.id) from open_holds h) as holds
   from liveness_clock clock
 
--- statement: read_job_counts
+-- prepared statement: read_job_counts
 -- Count the jobs of each state, as in `read_figures`.
 -- takes: counted bigint, ended text[], cluster text
 -- returns: counts jsonb|null, about jsonb|null
@@ -97,7 +97,7 @@ with {{jobs_by_state}}
 select (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
        (select jsonb_agg(state) from figures where is_full) as about
 
--- statement: read_flags
+-- prepared statement: read_flags
 -- Return which of these jobs will not move until a person acts, and why.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool,
 --   fails_stale_running bool, running_stale_after float8, requeues_stale_claimed bool, claimed_stale_after float8

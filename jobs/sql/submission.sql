@@ -10,7 +10,7 @@ select set_config('lock_timeout', case when session.lock_wait between interval '
   from (select current_setting('lock_timeout')::interval as lock_wait) session,
        (select make_interval(secs => %(lock_wait)s::int / 1000.0) as lock_wait) wanted
 
--- statement: submit_jobs
+-- prepared statement: submit_jobs
 -- Store the jobs of one or several submitters, in the order of their keys, so that two clients with the same keys cannot
 -- deadlock. A job names its submitter by its place in `owners` and `namespaces` (missing: the first). A job whose key is
 -- known is left out; the caller looks up the job that has it. `missing_worker` is why a job that requires a worker finds

@@ -1,4 +1,4 @@
--- statement: release_taken_attempts
+-- prepared statement: release_taken_attempts
 -- Release attempts that were taken from a server, so that the next attempts of their jobs can begin. Called by the
 -- liveness check. An attempt is released if its code cannot run any more, or if its server was asked to stop it for
 -- `cancel_timeout` seconds.

@@ -25,7 +25,6 @@ from django.utils.crypto import salted_hmac
 
 from controlplane.core import database, signing_keys
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
@@ -145,7 +144,7 @@ def digest_token(text: str) -> bytes:
 def _read_token(digest: bytes) -> FoundToken | None:
     # This statement only reads, but `fetch_prepared_rows` would count it as a possible change.
     with database.reading():
-        return next(iter(fetch_prepared_rows(sql.find_api_token, digest=digest)), None)
+        return next(iter(sql.find_api_token.fetch_rows(digest=digest)), None)
 
 
 def _as_token(row: FoundToken) -> ApiToken:

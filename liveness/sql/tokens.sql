@@ -1,4 +1,4 @@
--- statement: find_api_token
+-- prepared statement: find_api_token
 -- Find the API token with this digest, and whether it has expired.
 -- takes: digest bytea
 -- returns: id uuid, name text, role text, prefix text, namespace text, types text[]|null, tags text[]|null,

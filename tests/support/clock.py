@@ -10,13 +10,15 @@ from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 
 functions = import_module("liveness.migrations.0001_functions")
-# The shift is in a row. To replace the function instead would invalidate every plan that uses it.
+# The shift is in a row. To replace the function instead would invalidate every plan that uses it. The functions are in
+# PL/pgSQL, which plans them once a session. PostgreSQL plans functions in SQL again in every statement.
 CLOCK = """
 CREATE SCHEMA IF NOT EXISTS test_clock;
 CREATE TABLE IF NOT EXISTS test_clock.shift (stands_at timestamptz, by interval NOT NULL);
 INSERT INTO test_clock.shift SELECT NULL, '0' WHERE NOT EXISTS (SELECT FROM test_clock.shift);
-CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-    'SELECT coalesce(stands_at, pg_catalog.clock_timestamp()) + by FROM test_clock.shift';
+CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$ BEGIN
+    RETURN (SELECT coalesce(stands_at, pg_catalog.clock_timestamp()) + by FROM test_clock.shift);
+END $$;
 CREATE SEQUENCE IF NOT EXISTS test_clock.ids;
 """
 # Each id is a millisecond later than the previous id, so that rows created at the same time keep their order.
@@ -24,20 +26,19 @@ UUID7_OF_PRODUCT = functions.UUID7.replace(
     "CREATE FUNCTION uuid7", "CREATE OR REPLACE FUNCTION test_clock.uuid7_of_product"
 )
 UUID7 = """
-CREATE OR REPLACE FUNCTION test_clock.uuid7_in_order() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-    SELECT encode(
+CREATE OR REPLACE FUNCTION public.uuid7() RETURNS uuid LANGUAGE plpgsql VOLATILE AS $$ BEGIN
+    IF (SELECT stands_at IS NULL FROM test_clock.shift) THEN
+        RETURN test_clock.uuid7_of_product();
+    END IF;
+    RETURN encode(
         set_bit(set_bit(
             overlay(uuid_send(gen_random_uuid())
                 placing substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
                                            + nextval('test_clock.ids')) FROM 3)
                 FROM 1 FOR 6),
             52, 1), 53, 1),
-        'hex')::uuid
-$$;
-CREATE OR REPLACE FUNCTION public.uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-    SELECT CASE WHEN stands_at IS NULL THEN test_clock.uuid7_of_product() ELSE test_clock.uuid7_in_order() END
-      FROM test_clock.shift
-$$;
+        'hex')::uuid;
+END $$;
 """
 
 
