@@ -5,6 +5,7 @@ from django.db import connection
 
 from jobs.models import BatchItem, WorkerJob
 from jobs.services import batches, evaluations
+from jobs.services.liveness_check import check_liveness
 from liveness.models import LeftOut
 from liveness.services import tokens
 from tests.integration.races.test_hot_paths import BROKEN, run, submit_many
@@ -25,6 +26,11 @@ def plans(statement):
         return cursor.fetchone()
 
 
+def run_step(one, submit):
+    submit.client.post("/executions", {"name": "n", "steps": [step("a", priority=100)]})
+    one.complete(one.hold())
+
+
 @pytest.mark.parametrize(
     ("statement", "call"),
     [
@@ -32,8 +38,11 @@ def plans(statement):
         ("begun_jobs", lambda one, submit: one.hold()),
         ("updated_jobs", lambda one, submit: one.complete(one.hold())),
         ("new_jobs", lambda one, submit: submit()),
+        ("lost_servers", lambda one, submit: check_liveness()),
+        ("ended_jobs", lambda one, submit: run_step(one, submit)),
+        ("select id, flag from flagged", lambda one, submit: submit.client.get("/jobs")),
     ],
-    ids=["claims", "starts", "ends", "submissions"],
+    ids=["claims", "starts", "ends", "submissions", "checks", "ends of steps", "lists of jobs"],
 )
 def test_a_call_that_is_made_all_the_time_is_planned_once(worker, submit, statement, call):
     submit_many(20)
