@@ -13,75 +13,89 @@ regexp_replace(j.step, '\d+', '*', 'g')
 --   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null, family text, steps bigint
 -- row: StepTimes
 with times as materialized (
-    select j.id as job, j.step, j.state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
+    select j.id as job, j.step, j.state collate "C" as state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
            case when {{needs_no_worker(j)}} and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
                 then j.available_at
                 else (select coalesce(a.started_at, a.claimed_at) from jobs_attempt a
                        where a.job_id = j.id order by a.number desc limit 1) end as begun_at,
            j.finished_at,
-           (select case when {{liveness.is_silent(s)}} then 'SILENT' else s.state end
-              from jobs_attempt a join liveness_server s on s.id = a.server_id where a.id = j.attempt_id) as server_state,
-           {{family_of(j)}} as family
+           case when j.state in {{LIVE}} then (
+               select case when {{liveness.is_silent(s)}} then 'SILENT' else s.state end
+                 from jobs_attempt a join liveness_server s on s.id = a.server_id where a.id = j.attempt_id) end as server_state,
+           {{family_of(j)}} collate "C" as family
       from jobs_workerjob j
      where j.execution_id = %(execution)s
 ),
 sizes as materialized (
-    select count(*) as steps, count(distinct family collate "C") as families, max(position) + 1 as positions from times
+    select sum(steps)::bigint as steps, count(*) as families, max(last) + 1 as positions
+      from (select count(*) as steps, max(position) as last from times group by family) one_each
 ),
 neighbours as materialized (
     select position * 24::bigint / sizes.positions as number,
-           (array_agg(step order by position))[1] || ' … ' || (array_agg(step order by position desc))[1] as family
+           ((array_agg(step order by position))[1] || ' … ' || (array_agg(step order by position desc))[1]) collate "C" as family
       from times cross join sizes
      where sizes.steps > %(most)s and sizes.families > 200 and not is_hook
      group by number
 ),
-placed as materialized (
+named as materialized (
     select times.job, times.step, times.state, times.position, times.is_hook, times.is_kept, times.free_at, times.begun_at,
            times.finished_at, times.server_state, coalesce(neighbours.family, times.family) as family,
-           count(*) over (partition by coalesce(neighbours.family, times.family) collate "C", times.is_hook) as alike,
            times.free_at <= %(until)s and coalesce(times.finished_at, %(until)s) >= %(since)s
                and not times.is_kept and times.state not in ('SKIPPED', 'BLOCKED') as is_within
       from times
      cross join sizes
       left join neighbours on neighbours.number = times.position * 24::bigint / sizes.positions and not times.is_hook
 ),
+alike as materialized (
+    select family, is_hook, count(*) as steps from named group by family, is_hook
+),
+failed as materialized (
+    select job, position, is_within from named where state in ('FAILED', 'EXPIRED')
+),
 shown as materialized (
-    (select job from placed where state in ('FAILED', 'EXPIRED') order by position limit 10)
+    (select job from failed order by position limit 10)
      union
-    (select job from placed where state in ('FAILED', 'EXPIRED') and is_within order by position limit 10)
+    (select job from failed where is_within order by position limit 10)
      union
-    (select job from placed
-      where state in ('CLAIMED', 'RUNNING') and (select count(*) from placed where state in ('CLAIMED', 'RUNNING') and is_within) <= 8)
+    (select job from named
+      where state in ('CLAIMED', 'RUNNING') and (select count(*) from named where state in ('CLAIMED', 'RUNNING') and is_within) <= 8)
      union
-    (select job from placed where is_within and (select count(*) from placed where is_within) <= %(most)s)
+    (select job from named where is_within and (select count(*) from named where is_within) <= %(most)s)
      union
     (select job
        from (select job, row_number() over (partition by family
                     order by state in ('FAILED', 'EXPIRED') desc, state in ('CLAIMED', 'RUNNING') desc, position) as place
-               from placed where family = any(%(opened)s::text[])) opened
+               from named where family = any(%(opened)s::text[])) opened
       where place <= %(members)s)
 ),
-grouped as (
-    select placed.*, sizes.steps <= %(most)s or is_hook or alike < 3 or job in (select job from shown) as is_own
-      from placed cross join sizes
+-- As many places as the outline of a fold has.
+axis as materialized (
+    select extract(epoch from %(since)s::timestamptz)::float8 as since,
+           extract(epoch from %(until)s::timestamptz)::float8 + 0.001 as until
+),
+placed as materialized (
+    select own.job as own, named.*,
+           case when own.job is null then width_bucket(date_part('epoch', named.begun_at), axis.since, axis.until, 120) end as begun_in,
+           case when own.job is null then width_bucket(date_part('epoch', named.finished_at), axis.since, axis.until, 120) end as finished_in
+      from named
+     cross join sizes
+     cross join axis
+      join alike on alike.family = named.family and alike.is_hook = named.is_hook
+     cross join lateral (
+           select case when sizes.steps <= %(most)s or named.is_hook or alike.steps < 3 or named.job in (select job from shown)
+                       then named.job end as job offset 0) own
 )
 select (array_agg(job))[1] as job, (array_agg(step))[1] as step, state, min(position) as position, is_hook, is_kept,
        min(free_at) as free_at, min(begun_at) as begun_at, max(finished_at) as finished_at, server_state, family,
        count(*) as steps
-  from grouped
- -- As many places as the outline of a fold has.
- cross join (select extract(epoch from %(since)s::timestamptz)::float8 as since,
-                    extract(epoch from %(until)s::timestamptz)::float8 + 0.001 as until) axis
- group by case when is_own then job end, family, state, is_hook, is_kept, server_state,
-          case when not is_own then is_within end,
-          case when not is_own then width_bucket(extract(epoch from begun_at)::float8, axis.since, axis.until, 120) end,
-          case when not is_own then width_bucket(extract(epoch from finished_at)::float8, axis.since, axis.until, 120) end
+  from placed
+ group by begun_in, finished_in, family, state, is_hook, is_kept, server_state, own, case when own is null then is_within end
  order by min(position)
 
 -- statement: list_family_needs
 -- List the families of an execution's steps with those that they depend on, for a graph of at most `boxes` boxes. A step
--- of a family of one or two stands for itself. Empty if there are fewer than `least` steps.
--- takes: execution uuid, least bigint, boxes bigint
+-- of a family of one or two stands for itself.
+-- takes: execution uuid, boxes bigint
 -- returns: box text, needs text[]
 -- row: FamilyNeeds
 with steps as materialized (
@@ -96,12 +110,11 @@ small as materialized (
 select s.box, array_agg(distinct n.box) as needs
   from (select id, case when family = any(small.families) then step else family end as box
           from steps cross join small
-         where (select count(*) from steps) > %(least)s
-           and small.steps + (select count(*) from families where families.steps >= 3) between 2 and %(boxes)s) s
+         where small.steps + (select count(*) from families where families.steps >= 3) between 2 and %(boxes)s) s
  -- `offset 0` makes PostgreSQL look up each row by its key, also with poor statistics.
  cross join lateral (select d.depends_on_id from jobs_stepdependency d where d.step_id = s.id offset 0) d
- cross join lateral (select case when {{family_of(j)}} = any((select families from small)::text[]) then j.step else {{family_of(j)}} end as box
-                       from jobs_workerjob j where j.id = d.depends_on_id offset 0) n
+ cross join lateral (select case when found.family = any((select families from small)::text[]) then found.step else found.family end as box
+                       from (select j.step, {{family_of(j)}} as family from jobs_workerjob j where j.id = d.depends_on_id offset 0) found) n
  where s.box <> n.box
  group by s.box
 

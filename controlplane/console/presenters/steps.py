@@ -1,8 +1,11 @@
 """Steps of an execution as its page shows them: failed steps, graph, lanes, and a table in pages."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from controlplane.console.charts.folds import FAILURES, MEMBERS_SHOWN, Fold, Row, count_steps, fold_alike, fold_steps
 from controlplane.console.charts.step_graph import (
@@ -22,11 +25,27 @@ from jobs.selectors.executions import CountedExecution, Step, measure_progress, 
 from jobs.sql import sql
 from jobs.states import HoldOf, HookOf, JobState
 
-STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 100, 10
+STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 50, 10
 STEPS_ALONE = 500
 """Largest number of steps that each have a row in memory. Similar steps of a larger execution share rows."""
 FIRST = ["FAILED", "EXPIRED", "CANCELLED", "RUNNING", "CLAIMED", "PENDING"]
 """Order of states in a table of more than one page. States not listed come last."""
+
+
+@dataclass
+class KnownNeeds:
+    """Families of steps that each family depends on, by the box of the graph. None: not read yet."""
+
+    by_box: dict[str, list[str]] | None = None
+
+
+@lru_cache(maxsize=64)
+def needs_of_families(execution: UUID, steps: int) -> KnownNeeds:
+    """Return the object that keeps the needs from one poll to the next.
+
+    They change only when steps are added, so their number, `steps`, is part of the key.
+    """
+    return KnownNeeds()
 
 
 def present_steps(execution: CountedExecution, look: StepLook) -> dict[str, Any]:
@@ -38,14 +57,18 @@ def present_steps(execution: CountedExecution, look: StepLook) -> dict[str, Any]
     number = measure_progress(execution).total
     matching = execution.counts.get(look.state, 0) if look.state else number
     axis = look.axis(begun_at, execution.finished_at or now)
-    times, holds, page, needs = fetch_result_sets(
-        sql.list_step_times, sql.list_holds_of, sql.list_steps_page, sql.list_family_needs,
+    needs = needs_of_families(execution.pk, number)
+    is_read = needs.by_box is None and number > STEPS_IN_GRAPH
+    times, holds, page, *found = fetch_result_sets(
+        sql.list_step_times, sql.list_holds_of, sql.list_steps_page, *([sql.list_family_needs] if is_read else []),
         execution=execution.pk, kind=HoldOf.EXECUTION, value=str(execution.pk),
         since=axis.start, until=axis.end, opened=list(look.opened), members=MEMBERS_SHOWN,
         state=look.state or None, first=FIRST if matching > STEPS_A_PAGE else [],
         skipped=max(0, look.page - 1) * STEPS_A_PAGE, batch=STEPS_A_PAGE,
-        most=STEPS_ALONE, least=STEPS_IN_GRAPH, boxes=MOST_BOXES,
+        most=STEPS_ALONE, boxes=MOST_BOXES,
     )  # fmt: skip
+    if is_read:
+        needs.by_box = {row.box: row.needs for row in found[0]}
     hooks_end = (step.finished_at or now for step in times if step.is_hook and step.begun_at)
     end = max([execution.finished_at or now, *hooks_end])
     total = (end - begun_at).total_seconds()
@@ -84,7 +107,7 @@ def present_steps(execution: CountedExecution, look: StepLook) -> dict[str, Any]
         ],
         "failed_more": max(0, failures - FAILED_NAMED),
         "failed_url": look.url("steps", state=failed[0].state, page=1) if failed else "",
-        "graph": draw_graph(boxes, look, details, {row.box: row.needs for row in needs}) if is_drawn else None,
+        "graph": draw_graph(boxes, look, details, needs.by_box or {}) if is_drawn else None,
         "chart": chart,
         "zooms": look.zooms(total),
         "steps": [present_step(details[step], now) for step in listed],
