@@ -4,6 +4,7 @@ import controlplane.core.model_fields
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.deletion
+import django.db.models.expressions
 import django.db.models.fields.json
 import jobs.history
 import jobs.states
@@ -873,6 +874,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='execution',
             index=models.Index(condition=models.Q(('parent_step__isnull', False), ('passed_on', False), ('state__in', [jobs.states.ExecutionState['CANCELLED'], jobs.states.ExecutionState['COMPLETED'], jobs.states.ExecutionState['FAILED']])), fields=['root_id'], name='execution_to_pass_on'),
+        ),
+        migrations.AddIndex(
+            model_name='execution',
+            index=models.Index(django.db.models.expressions.CombinedExpression(models.F('started_observed'), '+', models.F('timeout_seconds')), condition=models.Q(('state', jobs.states.ExecutionState['RUNNING']), ('timeout_seconds__isnull', False)), name='execution_timeout'),
         ),
         migrations.AddIndex(
             model_name='execution',

@@ -3,7 +3,7 @@
 import pgtrigger
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.fields.json import KT
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
@@ -98,6 +98,11 @@ class Execution(models.Model):
                 condition=Q(state=ExecutionState.RUNNING, parked_by__isnull=False),
             ),
             models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=EXECUTION_TERMINAL)),
+            models.Index(
+                F("started_observed") + F("timeout_seconds"),
+                name="execution_timeout",
+                condition=Q(state=ExecutionState.RUNNING, timeout_seconds__isnull=False),
+            ),
             models.Index(
                 fields=["deadline_at"],
                 name="execution_deadline",

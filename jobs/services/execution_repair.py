@@ -9,6 +9,9 @@ All are found by state:
 - jobs that continue in an execution that is being cancelled
 
 Executions that have ended are not changed.
+
+Only a crash or a change by hand leaves such executions. So each sweep looks closely at a limited number of them, and
+the next sweep goes on from there. Ends that were not propagated are found by every sweep.
 """
 
 from uuid import UUID
@@ -23,25 +26,37 @@ from jobs.sql import sql
 log = structlog.get_logger()
 
 BATCH = 100
+LOOKED_AT = 5000
+"""Number of open executions, or of blocked steps, that one sweep looks at closely."""
+FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
+
+
+class RepairPosition:
+    """Execution after which the next sweep of this process begins to look closely."""
+
+    since = FIRST
 
 
 def repair_executions() -> dict[str, int]:
     """Repair all executions that do not continue. Return how many, if any."""
-    count, after = 0, UUID(int=0)
-    while stalled := sql.find_stalled_executions.fetch_rows(batch=BATCH, after=after):
+    since = RepairPosition.since
+    until = sql.read_repair_range.fetch_only_row(since=since, most=LOOKED_AT - 1).until
+    count, after = 0, FIRST
+    while stalled := sql.find_stalled_executions.fetch_rows(batch=BATCH, after=after, since=since, until=until or LAST):
         for row in stalled:
             with isolate_row("executions repaired", row.id):
                 repair_execution(row.id)
                 count += 1
         after = stalled[-1].id
-    after = UUID(int=0)
+    RepairPosition.since = until or FIRST
+    after = FIRST
     while stalled_jobs := sql.find_stalled_jobs.fetch_rows(batch=BATCH, after=after):
         for job in stalled_jobs:
             with isolate_row("jobs repaired", job.id):
                 count += repair_job(job.id, job.child)
         after = stalled_jobs[-1].id
     cancellation.halt_all_trees()
-    after = UUID(int=0)
+    after = FIRST
     while evaluations := [row.id for row in sql.find_stalled_evaluations.fetch_rows(batch=BATCH, after=after)]:
         for evaluation in evaluations:
             with isolate_row("evaluations followed up", evaluation):

@@ -4,10 +4,15 @@
 -- takes: after uuid, batch bigint
 -- returns: id uuid, timeout_seconds float8
 -- row: OverdueExecution
+with late as materialized (
+    -- A subquery is evaluated once, so the index is read only up to that time.
+    select e.*, e.id as execution_id from jobs_execution e
+     where e.state = 'RUNNING' and e.timeout_seconds is not null
+       and e.started_observed + e.timeout_seconds <= (select reading from liveness_clock)
+)
 select e.id, e.timeout_seconds
-  from (select e.*, e.id as execution_id from jobs_execution e) e, liveness_clock clock
- where e.state = 'RUNNING' and e.started_observed + e.timeout_seconds <= clock.reading and e.id > %(after)s
-   and e.parked_by is null
+  from late e
+ where e.id > %(after)s and e.parked_by is null
    and not exists (select from jobs_hold hold where {{is_in_force(hold)}} and {{covers_execution(hold, e)}})
  order by e.id
  limit %(batch)s

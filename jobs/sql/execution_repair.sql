@@ -1,8 +1,22 @@
+-- statement: read_repair_range
+-- Return the last execution that a sweep looks at closely, if it begins after `since`. On the way there are `most` open
+-- executions or `most` blocked steps. Null: there are fewer, so the range has no end.
+-- takes: since uuid, most bigint
+-- returns: until uuid|null
+-- row: RepairRange
+select least(
+           (select e.id from jobs_execution e
+             where e.state not in {{EXECUTION_TERMINAL}} and e.id > %(since)s order by e.id limit 1 offset %(most)s),
+           (select j.execution_id from jobs_workerjob j
+             where j.state = 'BLOCKED' and j.execution_id > %(since)s
+             order by j.execution_id limit 1 offset %(most)s)) as until
+
 -- statement: find_stalled_executions
 -- List open executions that do not continue although something in them has ended. Called by the sweep. Each end is
--- propagated in its own transaction, so what is visible here was left by a crash or by a change by hand. Scalar
--- subqueries use an index and never hash the whole table.
--- takes: after uuid, batch bigint
+-- propagated in its own transaction, so what is visible here was left by a crash or by a change by hand. Ends that were
+-- not propagated are found everywhere, by their index. What needs a look at each open execution or at each blocked step
+-- is looked for only after `since` up to `until`. Scalar subqueries use an index and never hash the whole table.
+-- takes: since uuid, until uuid, after uuid, batch bigint
 -- returns: id uuid
 with recursive {{pending_tag_sets}},
 stalled (id) as (
@@ -11,11 +25,12 @@ stalled (id) as (
      union
     select e.id from jobs_execution e
      where e.state not in {{EXECUTION_TERMINAL}} and (e.sealed or e.state = 'CANCELLING')
+       and e.id > %(since)s and e.id <= %(until)s
        and (select j.id from jobs_workerjob j
              where j.execution_id = e.id and j.state not in {{TERMINAL}} and not j.is_hook limit 1) is null
      union
     select j.execution_id from jobs_workerjob j
-     where j.state = 'BLOCKED' and not j.is_hook
+     where j.state = 'BLOCKED' and not j.is_hook and j.execution_id > %(since)s and j.execution_id <= %(until)s
        and (select dependency.id from jobs_stepdependency d join jobs_workerjob dependency on dependency.id = d.depends_on_id
              where d.step_id = j.id and dependency.state not in {{TERMINAL}} limit 1) is null
        and (select e.parked_by from jobs_execution e where e.id = j.execution_id) is null
@@ -25,6 +40,7 @@ stalled (id) as (
      union
     select e.id from jobs_execution e
      where e.state not in {{EXECUTION_TERMINAL}} and e.state = 'RUNNING' and e.loop ? 'max_parallel'
+       and e.id > %(since)s and e.id <= %(until)s
        and (select count(*) from jobs_workerjob j where j.execution_id = e.id and {{takes_place_in_loop(j)}})
            < (e.loop ->> 'max_parallel')::bigint
        and exists (select from jobs_workerjob j where j.execution_id = e.id and j.state = 'PENDING' and {{is_parked_by_loop(j)}})

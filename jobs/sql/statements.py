@@ -108,6 +108,7 @@ class JobsStatements(Statements):
     find_executions_past_deadline: Statement[deadlines.ExecutionPastDeadline]
     read_missed_deadlines: Statement[deadlines.MissedDeadlines]
     enqueue_jobs: Statement[enqueueing.EnqueuedJob]
+    read_repair_range: Statement[execution_repair.RepairRange]
     find_stalled_executions: Statement[IdRow]
     find_stalled_jobs: Statement[execution_repair.FindStalledJobsRow]
     find_stalled_evaluations: Statement[IdRow]

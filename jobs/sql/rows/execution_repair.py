@@ -4,6 +4,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 
+class RepairRange(NamedTuple):
+    until: UUID | None
+
+
 class FindStalledJobsRow(NamedTuple):
     id: UUID
     child: UUID | None

@@ -7,7 +7,7 @@ from django.db import connection
 from django.utils import timezone
 
 from jobs.models import WorkerJob
-from jobs.services import waits
+from jobs.services import execution_repair, waits
 from jobs.services.sweep import run_sweep
 from jobs.sql import sql
 from tests.support.executions import SCRIPT, step
@@ -184,6 +184,14 @@ def test_a_repair_leaves_waits_and_begins_what_follows_them(begin, clock):
     WorkerJob.objects.filter(step="one").update(state="COMPLETED", finished_at=timezone.now())
     assert run_sweep()["repaired"] == {"REPAIRED": 1}
     assert run.states() == {"one": "COMPLETED", "two": "RUNNING", "b": "PENDING"}
+
+
+def test_sweeps_take_turns_to_look_closely_at_open_executions(begin, clock, monkeypatch):
+    monkeypatch.setattr(execution_repair, "LOOKED_AT", 2)
+    for number in range(5):
+        begin(wait("pause", seconds=500), *([step("b", "pause")] if number == 4 else []))
+    WorkerJob.objects.filter(step="pause").update(state="COMPLETED", finished_at=timezone.now(), passed_on=True)
+    assert [run_sweep()["repaired"].get("REPAIRED", 0) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_a_child_execution_may_wait(begin, clock):
