@@ -286,6 +286,7 @@ def test_a_stuck_worker_is_flagged_and_cordoned_and_fails_its_check(fleet, plane
     server = plane.server("one@host")
     eventually(lambda: server["body"]["metrics"].get("stuck"), why="it is flagged")
     assert server["body"]["schedulable"] is False
+    assert 0 < server["body"]["metrics"]["memory_percent"] <= 100 and server["body"]["metrics"]["cpu_percent"] >= 0
     server["answer"] = {"cordoned": True}
     eventually(lambda: "Cordoned" in fleet.log("one"), why="it is told")
     beat = server["beats"]
