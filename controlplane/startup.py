@@ -11,7 +11,7 @@ log = structlog.get_logger()
 def refuse_wrong_settings() -> None:
     """Raise ImproperlyConfigured with every error of Django's checks, because neither WSGI nor Celery runs them."""
     try:
-        settings.SECRET_KEY  # noqa: B018 - Django refuses to give an empty one
+        _ = settings.SECRET_KEY  # Django refuses to give an empty one
     except ImproperlyConfigured:
         raise ImproperlyConfigured(
             f"SECRET_KEY is not set, and there is no data directory {settings.DATA_DIR} with one. Set SECRET_KEY to "

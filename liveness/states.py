@@ -74,13 +74,13 @@ class Subject(Described):
     INSTANCE = "instance", "The whole control plane."
 
 
-S, C, O = Mover.SERVER, Mover.LIVENESS, Mover.OPERATOR  # noqa: E741
+S, C, OP = Mover.SERVER, Mover.LIVENESS, Mover.OPERATOR
 _ = ServerState
 
 TRANSITIONS: dict[ServerState, dict[ServerState, set[Mover]]] = {
-    _.CREATED: {_.RUNNING: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, O}},
-    _.RUNNING: {_.MAINTENANCE: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, O}},
-    _.MAINTENANCE: {_.RUNNING: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, O}},
+    _.CREATED: {_.RUNNING: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, OP}},
+    _.RUNNING: {_.MAINTENANCE: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, OP}},
+    _.MAINTENANCE: {_.RUNNING: {S}, _.TERMINATING: {S}, _.ERROR: {S}, _.DISCONNECTED: {C, OP}},
     _.ERROR: {_.TERMINATING: {S}, _.NOT_RUNNING: {C}},
     _.DISCONNECTED: {_.TERMINATING: {S}, _.NOT_RUNNING: {S, C}},
     _.TERMINATING: {_.TERMINATED_GRACEFULLY: {S}, _.TERMINATED_FORCED: {S}, _.NOT_RUNNING: {C}},

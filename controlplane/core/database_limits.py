@@ -26,7 +26,7 @@ DEFAULTS = {
     # A migration waits at most this long for a table lock, because later transactions queue behind it.
     COMMAND: Limits(None, 10, 60),
 }
-VARIABLES = Limits("DATABASE_STATEMENT_TIMEOUT", "DATABASE_LOCK_TIMEOUT", "DATABASE_IDLE_TIMEOUT")  # type: ignore[arg-type]
+VARIABLES = ("DATABASE_STATEMENT_TIMEOUT", "DATABASE_LOCK_TIMEOUT", "DATABASE_IDLE_TIMEOUT")
 PARAMETERS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 # A machine that loses power closes no connection. Each end notices that in half a minute; TCP alone takes two hours.
 CLIENT_KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -67,7 +67,7 @@ def read_limits() -> Limits:
     return Limits(*(read_limit(name, default) for name, default in zip(VARIABLES, DEFAULTS[role], strict=True)))
 
 
-def read_limit(variable: Any, default: float | None) -> float | None:
+def read_limit(variable: str, default: float | None) -> float | None:
     if not (text := os.environ.get(variable, "")):
         return default
     try:

@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import structlog
 
@@ -33,10 +34,10 @@ def watch_parent() -> None:
     went_on = threading.Event()
     former = signal.getsignal(signal.SIGCONT)
 
-    def note_going_on(number: int, frame: object) -> None:
+    def note_going_on(number: int, frame: FrameType | None) -> None:
         went_on.set()  # this process was stopped, so its parent probably was, too
         if callable(former):
-            former(number, frame)  # type: ignore[arg-type]
+            former(number, frame)
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGCONT, note_going_on)

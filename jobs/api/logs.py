@@ -1,5 +1,6 @@
 """`GET /jobs/{id}/logs`: log lines of a job's code."""
 
+from typing import Any
 from uuid import UUID
 
 from rest_framework import serializers
@@ -42,8 +43,8 @@ class LogFilter(StrictSerializer):
 class ServerLogFilter(LogFilter):
     """Page of the control plane's own lines."""
 
-    attempt = None  # type: ignore[assignment]
-    wait = None  # type: ignore[assignment]
+    attempt: Any = None
+    wait: Any = None
 
 
 class LogItem(serializers.Serializer):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 
 import pytest
 import redis
@@ -123,6 +124,6 @@ def test_a_job_that_is_cancelled_is_revoked_in_celery(tmp_path):
             [job] = eventually(lambda: running.call("GET", path, operator)["items"], why="a job")
             running.call("POST", f"{url}/api/v1/jobs/{job['id']}/cancel", operator, {"note": "wrong"})
             eventually(lambda: sent.state == "REVOKED", why="it is revoked")
-            now = lambda: running.call("GET", path, operator)["items"][0]["state"]  # noqa: E731
-            eventually(lambda: now() == "CANCELLED", why="its job ends")
+            jobs = partial(running.call, "GET", path, operator)
+            eventually(lambda: jobs()["items"][0]["state"] == "CANCELLED", why="its job ends")
             eventually(lambda: workers.unacked() == 0, why="nothing is left over")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -278,7 +279,7 @@ def test_a_stuck_worker_is_flagged_and_cordoned_and_fails_its_check(fleet, plane
     fleet.ready("one")
     registered(plane, "one")
     check = [sys.executable, "-m", "controlplane.agent", "--check", "--name", "one@host"]
-    checked = lambda: subprocess.run(check, env=fleet.env, cwd=ROOT, capture_output=True, text=True)  # noqa: E731
+    checked = partial(subprocess.run, check, env=fleet.env, cwd=ROOT, capture_output=True, text=True)
     assert checked().returncode == 0, checked().stdout
     fleet.app.control.broadcast("go_deaf", reply=True)
     fleet.send("nothing")

@@ -71,8 +71,13 @@ def _cost(step: Step, *, protected: bool) -> tuple[float, float, float]:
         eventually(lambda: plane.count("heartbeat") > 1 or not protected, why="its heart beats")
         process = psutil.Process(fleet.processes["one"].pid)
         family = [process, *process.children(recursive=True)]
-        spent = lambda: sum(sum(one.cpu_times()[:2]) for one in family)  # noqa: E731
-        commands = lambda: fleet.redis.info("stats")["total_commands_processed"]  # noqa: E731
+
+        def spent():
+            return sum(sum(one.cpu_times()[:2]) for one in family)
+
+        def commands():
+            return fleet.redis.info("stats")["total_commands_processed"]
+
         cpu, before, began = spent(), commands(), time.monotonic()
         with fleet.app.producer_pool.acquire() as producer:
             for _ in range(TASKS):

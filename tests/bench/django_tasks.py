@@ -97,7 +97,7 @@ class Backend:
 
     def finished(self) -> list[float]:
         with psycopg.connect(self.fleet.env["DATABASE_URL"]) as connection:
-            return [float(moment) for (moment,) in connection.execute(FINISHED.format(self.table))]  # type: ignore[arg-type]
+            return [float(moment) for (moment,) in connection.execute(FINISHED.format(self.table))]
 
     def crash(self, name: str, *options: str) -> Iterator[float | None]:
         """Kill a worker during a task while another worker is idle.

@@ -126,7 +126,7 @@ class Crowd:
             connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(connection.socket, selectors.EVENT_READ, connection)
             self._say(connection, None)
-            self.run(lambda connection=connection: id(connection) in self._met)  # type: ignore[misc]
+            self.run(lambda connection=connection: id(connection) in self._met)
 
     def run(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
@@ -176,7 +176,7 @@ class Caller:
     """Caller that makes one call after the other over one connection."""
 
     def __init__(self, port: int) -> None:
-        self._connection = Connection(socket.create_connection(("127.0.0.1", port)), (_ for _ in ()))  # type: ignore[misc]
+        self._connection = Connection(socket.create_connection(("127.0.0.1", port)), (_ for _ in ()))
         self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def call(self, said: bytes) -> bytes:

@@ -95,7 +95,7 @@ def run(work: Awaitable[None]) -> None:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(work)  # type: ignore[arg-type]
+        asyncio.run(work)
     else:
         uvloop.run(work)
 

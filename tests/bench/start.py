@@ -48,7 +48,7 @@ def start(data_dir: Path, step: Step) -> list[Row]:
 
 def delays(fleet: Fleet, url: str, client: str) -> tuple[list[float], list[float]]:
     """Return the seconds until the code of each job ran, and until its submission was answered."""
-    return tuple(map(list, zip(*(submit(fleet, url, client) for _ in range(JOBS)), strict=True)))  # type: ignore[return-value]
+    return tuple(map(list, zip(*(submit(fleet, url, client) for _ in range(JOBS)), strict=True)))
 
 
 def submit(fleet: Fleet, url: str, client: str) -> tuple[float, float]:

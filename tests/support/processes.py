@@ -98,7 +98,7 @@ def drop(url: str) -> None:
 
 def server(statement: str) -> None:
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(statement)  # type: ignore[arg-type]
+        connection.execute(statement)
 
 
 def beside(name: str) -> str:

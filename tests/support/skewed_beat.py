@@ -18,7 +18,7 @@ def skewed(app: Celery) -> datetime:
     return now(app) + timedelta(seconds=float(wrong))
 
 
-Celery.now = skewed  # type: ignore[method-assign]
+Celery.now = skewed
 
 from controlplane.celery import app  # noqa: E402 - it is to find the clock as it is here
 

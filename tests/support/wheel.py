@@ -52,7 +52,7 @@ def install(folder: Path, *, only: tuple[str, ...] = ()) -> Path:
 
 
 def run(*command: str, **options: object) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
 

@@ -186,7 +186,7 @@ def check_address(url: str) -> str:
             raise ValueError("it must start with http:// or https://")
         if not parts.hostname:
             raise ValueError("it has no host name")
-        parts.port  # noqa: B018 - a wrong port raises ValueError
+        _ = parts.port  # a wrong port raises ValueError
     except ValueError as error:
         raise ValueError(f"{url!r} is not the address of a control plane: {error}") from None
     return url

@@ -71,7 +71,7 @@ class ContainerRunner(Runner):
     programs: ClassVar[tuple[str, ...]]
 
     def __init__(self, action_type: str, tags: Sequence[str], program: str, agent: str) -> None:
-        self.action_type, self.tags, self.program = action_type, tags, program  # type: ignore[misc]
+        self.action_type, self.tags, self.program = action_type, tags, program
         self.agent = hashlib.sha256(f"{agent}\0{socket.gethostname()}".encode()).hexdigest()[:32]
 
     @property

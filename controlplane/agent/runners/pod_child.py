@@ -29,7 +29,7 @@ def main() -> int:
     try:
         created = subprocess.run([kubectl, "create", "--filename=-"], input=manifest, stdout=subprocess.PIPE)
     except OSError as error:
-        print(f"{kubectl} cannot be run: {error}", file=sys.stderr)  # noqa: T201
+        complain(f"{kubectl} cannot be run: {error}")
         return NOT_STARTED
     if created.returncode:
         return NOT_STARTED
@@ -42,7 +42,7 @@ def main() -> int:
         phase = (pod or {}).get("status", {}).get("phase")
         missed = missed + 1 if pod is None else 0
         if missed > MISSED_LOOKS:
-            print(f"kubectl did not return pod {name} {MISSED_LOOKS} times in a row", file=sys.stderr)  # noqa: T201
+            complain(f"kubectl did not return pod {name} {MISSED_LOOKS} times in a row")
             return 1
         if phase in ("Succeeded", "Failed") and pod:
             if followed_from is None:
@@ -55,6 +55,10 @@ def main() -> int:
             followed_from = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         time.sleep(LOOK_INTERVAL)
     return exit_status(pod)
+
+
+def complain(*words: str) -> None:
+    print(*words, file=sys.stderr)  # noqa: T201
 
 
 def copy_logs(output: ReportLines, argv: list[str]) -> None:
@@ -79,9 +83,9 @@ def exit_status(pod: dict[str, Any]) -> int:
     for container in status.get("containerStatuses") or []:
         if terminated := (container.get("state") or {}).get("terminated"):
             if terminated.get("reason") not in (None, "Completed", "Error"):
-                print(terminated["reason"], terminated.get("message") or "", file=sys.stderr)  # noqa: T201
+                complain(terminated["reason"], terminated.get("message") or "")
             return int(terminated.get("exitCode") or 0)
-    print(status.get("reason") or "", status.get("message") or "", file=sys.stderr)  # noqa: T201
+    complain(status.get("reason") or "", status.get("message") or "")
     return 0 if status.get("phase") == "Succeeded" else 1
 
 

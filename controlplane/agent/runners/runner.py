@@ -29,7 +29,7 @@ class CannotStart(Exception):
 class Runner(ABC):
     """Run actions of one type on this machine."""
 
-    action_type: ClassVar[str]
+    action_type: str
     tags: Collection[str]
     """Tags of a worker that has this runner. Jobs are matched by tags."""
     with_result: ClassVar[bool] = False

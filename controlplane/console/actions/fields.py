@@ -1,6 +1,7 @@
 """Form fields of actions."""
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -8,6 +9,18 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from controlplane.core.durations import parse_duration
+
+
+def set_choices(form: forms.Form, field: str, choices: Iterable[tuple[str, str]]) -> None:
+    cast(forms.ChoiceField, form.fields[field]).choices = list(choices)
+
+
+def offer_namespaces(form: forms.Form, namespaces: Sequence[str]) -> None:
+    """Let the user choose one of these namespaces. Remove the field if there are not several."""
+    if len(namespaces) > 1:
+        set_choices(form, "namespace", [(name, name) for name in namespaces])
+    else:
+        del form.fields["namespace"]
 
 
 class PresetInput(forms.TextInput):

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from controlplane.console.actions.fields import DurationField
+from controlplane.console.actions.fields import DurationField, set_choices
 from controlplane.console.actions.maintenance import InstanceAction
 from controlplane.console.actions.servers import OnceForm, OptionalNoteForm
 from controlplane.core.ids import parse_uuid
@@ -56,7 +56,7 @@ class HoldForm(OptionalNoteForm, OnceForm):
         super().__init__(*args, **options)
         self.reached = reached
         choices = [(name, name or "all namespaces") for name in namespaces]
-        self.fields["namespace"].choices = choices  # type: ignore[attr-defined]
+        set_choices(self, "namespace", choices)
         self.fields["namespace"].required = reached is not None
         if len(choices) == 1:
             self.fields["namespace"].widget = forms.HiddenInput()

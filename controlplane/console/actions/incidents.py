@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 
+from controlplane.console.actions.fields import set_choices
 from controlplane.console.actions.servers import NoteFormField
 from controlplane.core.bounds import NOTE_LENGTH
 
@@ -19,8 +20,8 @@ class OwnerForm(forms.Form):
     def __init__(self, data: Any, *, names: Iterable[str], owner: str) -> None:
         """Build the form for an incident of this owner. `names` are the people who may own incidents."""
         super().__init__(data, initial={"owner": owner, "seen": owner})
-        choices = [("", "No owner"), *((name, name) for name in sorted({*names, owner} - {""}))]
-        self.fields["owner"].choices = choices  # type: ignore[attr-defined]
+        people = sorted({*names, owner} - {""})
+        set_choices(self, "owner", [("", "No owner"), *((name, name) for name in people)])
 
 
 class CommentForm(forms.Form):

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from controlplane.agent.secrets.step_data import mask_payload
 from controlplane.agent.secrets.values import mask, restore
+from controlplane.console.actions.fields import offer_namespaces
 from controlplane.console.actions.servers import OnceForm, OptionalNoteForm
 from controlplane.console.actions.trigger_form import describe_problems
 from controlplane.console.actions.work_fields import (
@@ -75,14 +76,10 @@ class NewJobForm(WorkForm, OnceForm):
     def __init__(
         self, *args: Any, source: WorkerJob | None = None, namespaces: Sequence[str] = (), **options: Any
     ) -> None:
-        """Build the form. The namespace field is shown only if there are several `namespaces`."""
         super().__init__(*args, **options)
         self.source = source
         self.job: dict[str, Any] = {}
-        if len(namespaces) > 1:
-            self.fields["namespace"].choices = [(name, name) for name in namespaces]  # type: ignore[attr-defined]
-        else:
-            del self.fields["namespace"]
+        offer_namespaces(self, namespaces)
 
     def clean(self) -> dict[str, Any]:
         values = self.cleaned_data

@@ -9,7 +9,7 @@ from uuid import UUID
 from django import forms
 from django.core.exceptions import ValidationError
 
-from controlplane.console.actions.fields import DurationField
+from controlplane.console.actions.fields import DurationField, offer_namespaces
 from controlplane.console.actions.maintenance import InstanceAction
 from controlplane.console.actions.servers import NoteForm, NoteFormField, OptionalNoteForm
 from liveness.models import Role
@@ -54,10 +54,7 @@ class TokenForm(OptionalNoteForm):
     def __init__(self, *args: Any, namespaces: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*args, **options)
         self.fields["note"].widget.attrs.pop("autofocus")
-        if len(namespaces) > 1:
-            self.fields["namespace"].choices = [(name, name) for name in namespaces]  # type: ignore[attr-defined]
-        else:
-            del self.fields["namespace"]
+        offer_namespaces(self, namespaces)
 
     def clean_lifetime(self) -> float | None:
         seconds: float | None = self.cleaned_data["lifetime"]

@@ -10,7 +10,7 @@ import orjson
 from django import forms
 
 from controlplane.agent.secrets.values import mask
-from controlplane.console.actions.fields import DurationField
+from controlplane.console.actions.fields import DurationField, offer_namespaces
 from controlplane.console.actions.servers import OptionalNoteForm
 from controlplane.console.actions.work_fields import (
     ActionTextField,
@@ -117,12 +117,8 @@ class TriggerForm(OptionalNoteForm):
     def __init__(
         self, *args: Any, trigger: Trigger | None = None, namespaces: Sequence[str] = (), **kwargs: Any
     ) -> None:
-        """Build the form. The namespace field is shown only if there are several `namespaces`."""
         super().__init__(*args, **kwargs)
-        if len(namespaces) > 1:
-            self.fields["namespace"].choices = [(name, name) for name in namespaces]  # type: ignore[attr-defined]
-        else:
-            del self.fields["namespace"]
+        offer_namespaces(self, namespaces)
         self.trigger = trigger
         self.fields["note"].widget.attrs.pop("autofocus")
         self.data_of_trigger: dict[str, Any] = {}

@@ -188,7 +188,7 @@ class BatchAnswer(BatchSummary):
     )
 
     class Meta(BatchSummary.Meta):
-        fields = (*BatchSummary.Meta.fields, "refusals", "items", "next")  # type: ignore[assignment]
+        fields: Any = (*BatchSummary.Meta.fields, "refusals", "items", "next")
 
 
 class BatchPage(serializers.Serializer):
@@ -199,7 +199,7 @@ class BatchPage(serializers.Serializer):
 class BatchFilter(PageFilter):
     """Filter of bulk actions, and page."""
 
-    namespace = None  # type: ignore[assignment]
+    namespace: Any = None
     state = ChoiceField(BatchState.choices(), required=False)
     operation = ChoiceField(OPERATION_NAMES, required=False)
 

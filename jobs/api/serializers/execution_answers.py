@@ -88,11 +88,11 @@ class ExecutionSummary(LimitedAnswer, NotifyAnswer):
 class ExecutionAnswer(ExecutionSummary):
     inputs = MaskedObjectField()
     outputs = MaskedField(help_text="Outputs at its end. Null before, and if it defines none.")
-    steps = StepAnswer(many=True, source="own_steps")  # type: ignore[assignment]
+    steps: Any = StepAnswer(many=True, source="own_steps")
     on_error, on_success, on_complete = (StepAnswer(many=True) for _ in HookOf)
 
     class Meta(ExecutionSummary.Meta):
-        fields = (*ExecutionSummary.Meta.fields, *HOOKS, "inputs", "outputs")  # type: ignore[assignment]
+        fields: Any = (*ExecutionSummary.Meta.fields, *HOOKS, "inputs", "outputs")
 
 
 class ExecutionPage(serializers.Serializer):

@@ -74,12 +74,12 @@ class KeyField(TextField):
 
 class HookRequest(JobRequest):
     key = KeyField(help_text="Key of the step, unique in the execution.")
-    payload = InputsField(  # type: ignore[assignment]
-        required=False, help_text="Payload of the code. The failed steps are added to it."
-    )
-    require_worker = None  # type: ignore[assignment]
-    unique = None  # type: ignore[assignment]
-    deadline_seconds = on_deadline = notify = None  # type: ignore[assignment]
+    payload: Any = InputsField(required=False, help_text="Payload of the code. The failed steps are added to it.")
+    require_worker: Any = None
+    unique: Any = None
+    deadline_seconds: Any = None
+    on_deadline: Any = None
+    notify: Any = None
 
 
 class TaskRequest(JobRequest):
@@ -114,7 +114,7 @@ class TaskRequest(JobRequest):
 
 
 class StepRequest(LoopRequest, TaskRequest):
-    action = StepActionField()  # type: ignore[assignment]
+    action: Any = StepActionField()
     key = KeyField(help_text="Key of the step, unique in the execution.")
     depends_on = serializers.ListField(
         child=TextField(),
@@ -132,8 +132,8 @@ class StepRequest(LoopRequest, TaskRequest):
     run_if_skipped = YesNoField(
         required=False, help_text="True: it runs even if a step that it depends on was skipped by a condition."
     )
-    require_worker = None  # type: ignore[assignment]
-    unique = None  # type: ignore[assignment]
+    require_worker: Any = None
+    unique: Any = None
 
     def validate(self, step: dict[str, Any]) -> dict[str, Any]:
         step = super().validate(step)
@@ -210,7 +210,7 @@ def refuse_oversized_inputs(field: str, size: int) -> None:
 class SilentStep(StepRequest):
     """Step without notifications."""
 
-    notify = None  # type: ignore[assignment]
+    notify: Any = None
 
 
 class ChildAction(Definition):
@@ -218,7 +218,7 @@ class ChildAction(Definition):
 
     type = ChoiceField(["execution"])
     steps = SilentStep(many=True, allow_empty=False)
-    notify = None  # type: ignore[assignment]
+    notify: Any = None
 
 
 class SubmissionRequest(TaskRequest):

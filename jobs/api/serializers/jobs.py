@@ -202,7 +202,7 @@ class SubmittedAnswer(JobAnswer):
     duplicate = serializers.BooleanField(help_text="True: its unique key found this job, which was there before.")
 
     class Meta(JobAnswer.Meta):
-        fields = (*JobAnswer.Meta.fields, "duplicate")  # type: ignore[assignment]
+        fields: Any = (*JobAnswer.Meta.fields, "duplicate")
 
 
 class JobAnswers(serializers.Serializer):

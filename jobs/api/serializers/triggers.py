@@ -83,7 +83,7 @@ class Template(Definition):
     )
     # No token submits these executions, so no secret could sign notifications.
     steps = SilentStep(many=True, allow_empty=False)
-    notify = None  # type: ignore[assignment]
+    notify: Any = None
 
     def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:

@@ -25,17 +25,17 @@ REFERENCE_SCHEMA = {
 }
 
 
-class Referable:
+class Referable(serializers.Field):
     """Mixin of a field whose value may be a reference, like `{"from": "$.inputs.day"}`. Its default must be valid."""
 
     def to_internal_value(self, data: Any) -> Any:
         if not is_reference(data):
-            return super().to_internal_value(data)  # type: ignore[misc]
-        return {**data, DEFAULT: self.run_validation(data[DEFAULT])} if DEFAULT in data else data  # type: ignore[attr-defined]
+            return super().to_internal_value(data)
+        return {**data, DEFAULT: self.run_validation(data[DEFAULT])} if DEFAULT in data else data
 
     def run_validators(self, value: Any) -> None:
         if not is_reference(value):
-            super().run_validators(value)  # type: ignore[misc]
+            super().run_validators(value)
 
 
 @extend_schema_field({"oneOf": [{"type": "number", "minimum": 0}, REFERENCE_SCHEMA]})
@@ -95,7 +95,7 @@ class ApprovalAction(StrictSerializer):
         max_length=20,
         help_text="Answers of which one is chosen. `reject` fails the step with REJECTED.",
     )
-    fields = serializers.DictField(  # type: ignore[assignment]
+    fields: Any = serializers.DictField(
         required=False,
         help_text="JSON schema of the object of values that an answer has: `properties` of the types string, number,"
         " integer and boolean, and `required`. Other properties are not allowed.",
@@ -141,9 +141,7 @@ class WaitAnswer(serializers.Serializer):
     signal = serializers.CharField(allow_null=True, help_text="Name of the signal.")
     message = serializers.CharField(allow_null=True, help_text="Question to the people who answer.")
     choices = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="Possible answers.")
-    fields = serializers.DictField(  # type: ignore[assignment]
-        allow_null=True, help_text="JSON schema of the values of an answer."
-    )
+    fields: Any = serializers.DictField(allow_null=True, help_text="JSON schema of the values of an answer.")
     group = serializers.CharField(allow_null=True, help_text="Group of people who may answer. Null: all.")
 
 

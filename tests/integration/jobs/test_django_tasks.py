@@ -67,7 +67,7 @@ def test_an_enqueued_task_is_ready_and_refreshed_it_is_successful(tasks, work):
     assert (result.started_at, result.last_attempted_at, result.finished_at) == (None, None, None)
     assert (result.errors, result.worker_ids, result.attempts, result.is_finished) == ([], [], 0, False)
     with pytest.raises(ValueError, match="not finished"):
-        result.return_value  # noqa: B018
+        _ = result.return_value
     work()
     result.refresh()
     assert (result.status, result.return_value, result.is_finished) == (TaskResultStatus.SUCCESSFUL, 3, True)
@@ -222,7 +222,7 @@ def test_an_exception_is_an_error_with_its_class_and_traceback(tasks, work):
     assert error.exception_class is tasks.OutOfStamps
     assert "none left" in error.traceback and "in fail\n" in error.traceback
     with pytest.raises(ValueError, match="failed"):
-        result.return_value  # noqa: B018
+        _ = result.return_value
 
 
 def test_so_is_one_of_a_class_in_a_class(tasks, work):

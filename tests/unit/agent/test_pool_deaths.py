@@ -38,7 +38,7 @@ def host() -> Host:
 
 @pytest.fixture
 def pool(host: Host) -> Pool:
-    pool = Pool(host, slots=1, most_calls=10)  # type: ignore[arg-type]
+    pool = Pool(host, slots=1, most_calls=10)
     pool.begin(PooledCall("attempt", ChildCommand([], {}, b""), lambda *_: None))
     return pool
 
@@ -46,7 +46,7 @@ def pool(host: Host) -> Pool:
 def die(pool: Pool, host: Host, begun: bytes = b"") -> list[ChildExit]:
     process = host.processes.pop()
     exit_of_it = ChildExit(process.key, process.pid, -signal.SIGKILL, b"", b"", result=begun)
-    pool.record_end(process, exit_of_it)  # type: ignore[arg-type]
+    pool.record_end(process, exit_of_it)
     return pool.take_ended()
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from controlplane.agent.processes import process_view
@@ -59,7 +60,7 @@ sys.stdin.read()
 def test_a_process_is_seen_alive_stopped_and_as_a_zombie():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         pid = int(parent.stdout.readline())
-        look = lambda: process_view.look_below(parent.pid)  # noqa: E731
+        look = partial(process_view.look_below, parent.pid)
         try:
             eventually(lambda: look().states == "S")
             assert look().may_run

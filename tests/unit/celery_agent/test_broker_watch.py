@@ -66,7 +66,7 @@ def watched(clock, redis_server, monkeypatch):
         description={},
     )  # fmt: skip
     worker = Worker(clock, fence)
-    watch = RedisWatch(greeting, fence, SimpleNamespace(), worker)  # type: ignore[arg-type]
+    watch = RedisWatch(greeting, fence, SimpleNamespace(), worker)
     watch._next_turn = clock.now + 60
 
     def slow(instance):
@@ -90,7 +90,7 @@ def test_a_reply_of_the_broker_counts_from_the_time_of_the_question(watched, clo
 
 
 def test_a_worker_never_rescues_its_own_messages(clock):
-    own = rescue.Rescue("me", SimpleNamespace(), CONDEMNED_FOR, 3, clock)  # type: ignore[arg-type]
+    own = rescue.Rescue("me", SimpleNamespace(), CONDEMNED_FOR, 3, clock)
     own.record_answer({"forsaken": ["me", "dead"], "unknown": ["me"]}, 1.0)
     clock.now += 2
     assert own.lost() == {"dead"}

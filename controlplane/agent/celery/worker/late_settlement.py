@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controlplane.agent.celery.worker.context import WorkerContext
 from controlplane.agent.celery.worker.settlement import Settlement
 
+if TYPE_CHECKING:
+    Base = Any
+else:
+    Base = object
 
-class LateSettlement:
+
+class LateSettlement(Base):
     """Mixin for the Message class of a Redis channel.
 
     If the connection of a message is lost, the message is settled through another connection. kombu's own methods would
@@ -19,26 +24,24 @@ class LateSettlement:
     settlement: Settlement
 
     def ack(self, multiple: bool = False) -> None:
-        message: Any = self
-        if message.channel.closed and not message.acknowledged:
-            self.settlement.acknowledge_later(message.delivery_tag)
-            message._state = "ACK"
+        if self.channel.closed and not self.acknowledged:
+            self.settlement.acknowledge_later(self.delivery_tag)
+            self._state = "ACK"
             return
         try:
-            super().ack(multiple)  # type: ignore[misc]
+            super().ack(multiple)
         except self.context.errors:
-            self.settlement.acknowledge_later(message.delivery_tag)
+            self.settlement.acknowledge_later(self.delivery_tag)
 
     def reject(self, requeue: bool = False) -> None:
-        message: Any = self
-        if message.channel.closed and not message.acknowledged:
+        if self.channel.closed and not self.acknowledged:
             if requeue:
-                self.settlement.give_back(message, message.delivery_tag, "requeued", suspect=False)
+                self.settlement.give_back(self, self.delivery_tag, "requeued", suspect=False)
             else:
-                self.settlement.acknowledge_later(message.delivery_tag)
-            message._state = "REJECTED"
+                self.settlement.acknowledge_later(self.delivery_tag)
+            self._state = "REJECTED"
         else:
-            super().reject(requeue)  # type: ignore[misc]
+            super().reject(requeue)
 
     def requeue(self) -> None:
         self.reject(requeue=True)
