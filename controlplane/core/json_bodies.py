@@ -103,6 +103,11 @@ def write_json(data: object, option: int = 0, default: Callable[[Any], Any] | No
         return orjson.dumps(with_large_numbers(data), default, option)
 
 
+def stored_json(text: str | None) -> orjson.Fragment | None:
+    """Return JSON that PostgreSQL wrote as a part of a response, without reading it."""
+    return None if text is None else orjson.Fragment(text)
+
+
 def with_large_numbers(data: object) -> Any:
     """Replace whole numbers beyond 64 bits by JSON fragments, because orjson does not write such numbers."""
     if isinstance(data, dict):

@@ -16,6 +16,7 @@ from jobs.api.serializers.workers import (
     ClaimRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
+    describe_claimed,
     describe_heartbeat_answer,
     describe_holders,
     to_heartbeat,
@@ -46,29 +47,8 @@ class ClaimsView(ServerCall):
         """Claim jobs and return their attempts for the worker to run. The list is empty if no job waits for it."""
         body = validate_body(ClaimRequest, request.data)
         claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"), body["ahead"])
-        answer: dict[str, Any] = {"attempts": [self.describe_attempt(attempt) for attempt in claimed.attempts]}
+        answer: dict[str, Any] = {"attempts": [describe_claimed(attempt) for attempt in claimed.attempts]}
         return Response(answer if claimed.slots_wanted is None else {**answer, "slots_wanted": claimed.slots_wanted})
-
-    def describe_attempt(self, attempt: claiming.ClaimedAttempt) -> dict[str, Any]:
-        return {
-            "id": attempt.id,
-            "number": attempt.number,
-            "job": {
-                "id": attempt.job,
-                "kind": attempt.kind,
-                "action": attempt.action,
-                "payload": attempt.payload,
-                "payload_from": attempt.payload_from,
-                "timeout_seconds": attempt.timeout_seconds,
-                "execution": attempt.execution,
-                "step": attempt.step,
-                "checkpoint": attempt.checkpoint,
-                "traceparent": attempt.traceparent,
-                "former_traceparent": attempt.former_traceparent,
-                "isolation": attempt.isolation,
-                "worker_slots": attempt.worker_slots,
-            },
-        }
 
 
 class ReportsView(ServerCall):

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Never
+from typing import Never
 from uuid import UUID
 
 from django.db import DatabaseError
 
 from controlplane.core.database import transaction
-from controlplane.core.json_bodies import read_json
 from controlplane.core.paging import ANSWER_LIMIT
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, NotAWorker, NotRunningYet, ServerCordoned, ServerInMaintenance
@@ -31,32 +30,8 @@ CANDIDATES_LIMIT = 1000
 
 
 @dataclass(frozen=True)
-class ClaimedAttempt:
-    """An attempt that was given to a worker.
-
-    `traceparent` is the trace of the job, `former_traceparent` that of its previous attempt.
-    """
-
-    id: UUID
-    number: int
-    job: UUID
-    kind: str
-    action: dict[str, Any]
-    payload: Any
-    payload_from: dict[str, str] | None
-    timeout_seconds: float | None
-    execution: UUID | None
-    step: str | None
-    checkpoint: Any
-    traceparent: str | None
-    former_traceparent: str | None
-    isolation: str | None
-    worker_slots: int
-
-
-@dataclass(frozen=True)
 class ClaimedJobs:
-    attempts: list[ClaimedAttempt]
+    attempts: list[GivenAttempt]
     slots_wanted: int | None
     """Slots that the next job needs, if they are not free. None: no job waits for more slots."""
 
@@ -80,19 +55,7 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, a
         if is_transient_error(error):
             raise
         rows = fetch_claimed_rows(token, limit, request_id, find_writable_jobs(token, max(1, limit + ahead)), ahead)
-    attempts = [
-        ClaimedAttempt(
-            row.id, row.number, row.job, row.kind, read_json(row.action),
-            None if row.payload is None else read_json(row.payload),
-            None if row.payload_from is None else read_json(row.payload_from), row.timeout_seconds,
-            row.execution, row.step,
-            None if row.checkpoint is None else read_json(row.checkpoint), row.traceparent,
-            row.former_traceparent, row.isolation, row.worker_slots or 1,
-        )
-        for row in rows
-        if row.id is not None
-    ]  # fmt: skip
-    return ClaimedJobs(attempts, rows[0].slots_wanted)
+    return ClaimedJobs([row for row in rows if row.id is not None], rows[0].slots_wanted)
 
 
 def fetch_claimed_rows(

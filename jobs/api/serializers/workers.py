@@ -1,5 +1,6 @@
 """Requests and responses of workers' calls."""
 
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from controlplane.agent.limits import (
     AHEAD_LIMIT,
     MESSAGE_LIMIT,
 )
+from controlplane.core.json_bodies import stored_json
 from controlplane.core.rest import (
     AnyField,
     ChoiceField,
@@ -21,6 +23,7 @@ from controlplane.core.rest import (
     validate_body,
 )
 from jobs.services.heartbeats import LISTED_LIMIT, ListedAttempts
+from jobs.sql.rows.claiming import GivenAttempt
 from liveness.services.heartbeats import ServerHeartbeat
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState
@@ -205,6 +208,19 @@ class ClaimedJob(serializers.Serializer):
         allow_null=True, help_text="`process`: the attempt needs a process of its own; null: the worker decides."
     )
     worker_slots = serializers.IntegerField(help_text="Slots of the worker that the attempt uses.")
+
+
+STORED_JSON = ("action", "payload", "payload_from", "checkpoint")
+JOB_FIELDS = tuple(ClaimedJob().fields)
+read_job = attrgetter(*("job" if name == "id" else name for name in JOB_FIELDS))
+
+
+def describe_claimed(row: GivenAttempt) -> dict[str, Any]:
+    """Return an attempt for its worker. The fields of its job are the columns of the same names."""
+    job = dict(zip(JOB_FIELDS, read_job(row), strict=True))
+    for name in STORED_JSON:
+        job[name] = stored_json(job[name])
+    return {"id": row.id, "number": row.number, "job": job}
 
 
 class ClaimedAttemptAnswer(serializers.Serializer):
