@@ -32,7 +32,7 @@ class JobsSettings:
     cancel_timeout: Seconds = 60
     """Time a worker has to confirm a cancellation. After it, the control plane cancels the job itself."""
     on_worker_lost: OnWorkerLost = OnWorkerLost.RESUBMIT
-    """What happens to a running job whose worker is lost, unless the job sets its own `on_worker_lost`."""
+    """Handling of a running job whose worker is lost, unless the job sets its own `on_worker_lost`."""
     max_resubmissions: int = 3
     """Number of lost workers after which a job is still resubmitted. After one more it is FAILED with
     RESUBMISSIONS_EXHAUSTED."""
@@ -48,22 +48,22 @@ class JobsSettings:
     sweep_interval: Seconds = 60
     """Time between two recovery sweeps."""
     job_retention: Seconds | None = 30 * 86400
-    """How long ended jobs are kept, with their attempts and superseded reports. None: they are never deleted."""
+    """Time for which ended jobs are kept, with their attempts and superseded reports. None: they are never deleted."""
     execution_retention: Seconds | None = 30 * 86400
-    """How long ended executions are kept, with their steps and children, and slots and backfills of triggers. None:
-    they are never deleted."""
+    """Time for which ended executions are kept, with their steps and children, and slots and backfills of triggers.
+    None: they are never deleted."""
     heartbeat_retention: Seconds | None = 86400
-    """How long heartbeats of attempts are kept, at least: a whole day in UTC goes at once. None: they are never
-    deleted."""
+    """Time for which heartbeats of attempts are kept, at least. A whole day (UTC) is deleted at once. None: they are
+    never deleted."""
     history_retention: Seconds | None = 90 * 86400
-    """How long the hourly figures of the charts are kept. None: they are never deleted."""
+    """Time for which the hourly figures of the charts are kept. None: they are never deleted."""
     signal_kept: Seconds = 86400
-    """How long a signal is kept. A step that begins to wait later does not get it."""
+    """Time for which a signal is kept. A step that begins to wait later does not get it."""
     notify_allow_private: bool = False
     """True: addresses in `notify` may be in private networks and on this machine. Then each client that submits work
     can make the control plane post to them."""
     batch_retention: Seconds | None = 30 * 86400
-    """How long ended bulk actions are kept, with the outcome of each item. None: they are never deleted."""
+    """Time for which ended bulk actions are kept, with the outcome of each item. None: they are never deleted."""
 
 
 @dataclass(frozen=True)

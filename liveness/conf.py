@@ -49,9 +49,9 @@ class LivenessSettings:
     """Minimum time that heartbeats of servers are kept. They are deleted by whole days (UTC). None: they are never
     deleted."""
     event_retention: Seconds | None = 90 * 86400
-    """How long events are kept. None: they are never deleted."""
+    """Time for which events are kept. None: they are never deleted."""
     server_retention: Seconds | None = 30 * 86400
-    """How long INACTIVE servers are kept. A server that an attempt refers to is kept longer. None: they are never
+    """Time for which INACTIVE servers are kept. A server that an attempt refers to is kept longer. None: they are never
     deleted."""
 
 

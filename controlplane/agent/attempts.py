@@ -88,7 +88,7 @@ class AttemptTracker:
 
     @property
     def free_slots(self) -> int:
-        """Slots for which a job must be claimed."""
+        """Return the number of slots without a job."""
         return max(0, self._table.slots - self._table.live_slots)
 
     @property

@@ -18,7 +18,7 @@ RENDERS_TEXT = {
 }
 """Apprise services that show a text as Markdown, though their format is `text`."""
 VERBATIM = {"zulip"}
-"""Those of these services that have no escapes. They show a block of code unchanged."""
+"""Markdown services without escapes. They show a block of code unchanged."""
 ESCAPES_ANGLES = {"slack"}
 """Apprise services that escape < in a text."""
 FOR_PROGRAMS = {

@@ -41,7 +41,7 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, a
 
     It may hold `ahead` attempts more than it has slots.
 
-    A call with the same `request_id` returns the same attempts. Raises the error that explains why a server gets no
+    A call with the same `request_id` returns the same attempts. Raise the error that explains why a server gets no
     work (see `refuse_claim`).
     """
     if announcer.enabled:

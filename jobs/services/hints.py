@@ -60,7 +60,7 @@ def note_announcement(content: str) -> None:
 
 
 def read_server_offer(token: ServerToken) -> ServerOffer:
-    """Return the namespace and tags of a server, and whether a job waits for it. Raises ServerUnknown, TokenRevoked."""
+    """Return the namespace and tags of a server, and if a job waits for it. Raise ServerUnknown or TokenRevoked."""
     row = sql.read_server_offer.fetch_row(server=token.server, version=token.version)
     if row is None:
         tokens.refuse_revoked(token)

@@ -206,7 +206,7 @@ def is_open_job(job: LockedJob) -> bool:
 
 @contextmanager
 def naming_child(job: LockedJob) -> Iterator[None]:
-    """Add the id of the child execution to a refusal because the job is an execution."""
+    """Add the id of the child execution to the error if an action is refused because its job is a child execution."""
     try:
         yield
     except StepHasChild:

@@ -54,7 +54,7 @@ class SingleJob(NamedTuple):
     """Trace of the call."""
 
     def traced(self, traceparent: str | None) -> "SingleJob":
-        """Return the job with this trace if it names none."""
+        """Return the job with this trace, unless it has a trace already."""
         return self if traceparent is None else self._replace(job={"traceparent": traceparent, **self.job})
 
 

@@ -23,8 +23,8 @@ PAUSE_CAP = 1.0  # seconds between two tries
 def send_kept_reports(state: Path, server: RegisteredServer, patience: float) -> bool:
     """Send the reports that a server kept on disk. Return False if they are not answered within `patience` seconds.
 
-    `state` is the folder that holds the reports of all agents. The end of the server is reported only afterwards,
-    because later reports would be refused.
+    `state` is the folder that holds the reports of all agents. Report the end of the server only after this,
+    because the control plane refuses reports of a server that has ended.
     """
     until = time.monotonic() + patience
     folders = [folder for folder in sorted(state.glob("*")) if folder.is_dir() and folder.name != "servers"]

@@ -26,7 +26,7 @@ OF_SCHEMA = {
 
 @extend_schema_field(OF_SCHEMA)
 class HeldField(AnyField):
-    """What is held: an object with one entry, such as `{"tag": "gpu"}`. Read as a kind and a value."""
+    """Work to hold: an object with one entry, such as `{"tag": "gpu"}`. Read as a kind and a value."""
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict) or len(data) != 1:

@@ -48,7 +48,7 @@ TRACEPARENT = r"\A00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
     {"oneOf": [{"type": "string", "enum": list(UniqueWhile)}, {"type": "number", "exclusiveMinimum": 0}]}
 )
 class WhileField(serializers.Field):
-    """How long a unique key finds a job: while it is in a state, or for a number of seconds after its submission."""
+    """Time in which a unique key finds a job: while it is in a state, or for some seconds after its submission."""
 
     def to_internal_value(self, data: object) -> Any:
         if isinstance(data, str) and data in list(UniqueWhile):

@@ -13,7 +13,7 @@ from jobs.api.serializers.signals import SignalNameField
 from jobs.references import DEFAULT, is_reference
 
 ON_TIMEOUT = ("fail", "skip")
-"""What a timeout does to a step. An approval may also take one of its choices."""
+"""Effects of a timeout on a step. An approval may also take one of its choices."""
 SCHEMA_LIMIT = 16 * 1024
 """Bytes of the schema of an answer."""
 REFERENCE_SCHEMA = {

@@ -96,7 +96,7 @@ class UnackedMessages:
     def tags(self, instance: str) -> list[str]:
         """Return the tags of an instance's messages, newest first.
 
-        If each then goes to the head of its queue, the order stays.
+        Return the messages to the heads of their queues in this order. Then the oldest is delivered first again.
         """
         client = self._client
         held = {bytes_to_str(tag) for tag in client.hkeys(self._key(keys.unacked(instance)))}

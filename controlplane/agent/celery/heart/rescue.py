@@ -85,7 +85,7 @@ class Rescue:
             return tasks
 
     def forget_unknown(self) -> None:
-        """Restart the count of how long instances are unknown, because the control plane did not answer."""
+        """Count the time for which instances are unknown from zero, because the control plane did not answer."""
         with self._lock:
             self._unknown_since = {}
 
