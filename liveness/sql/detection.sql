@@ -123,7 +123,7 @@ select clock.reading, exists (select from liveness_brake)
 -- timeouts one after the other, over more than a heartbeat interval. Once the first has reached its timeout, all silent
 -- servers count, so that none is disconnected while too many are silent. Only servers that sent heartbeats for longer
 -- than their timeout count. Otherwise servers that were abandoned after their registration would keep a brake engaged.
--- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
+-- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share float8
 -- returns: type text, namespace text, cluster text, silent int, alive int, is_on bool, changed bool
 -- row: JudgedBrake
 with counts_by_scope as (
@@ -141,7 +141,7 @@ whole_types as (
 ),
 too_silent as (
     select c.type, c.namespace, c.cluster, c.alive, c.silent from counts_by_scope c
-     where c.silent >= %(brake_minimum)s and c.silent >= %(brake_share)s * c.alive
+     where c.silent >= %(brake_minimum)s and c.silent >= %(brake_share)s::float8 * c.alive
        and (c.timed_out > 0
             or exists (select from liveness_brake b
                         where b.type = c.type and b.namespace = c.namespace and b.cluster in ('', c.cluster)))
