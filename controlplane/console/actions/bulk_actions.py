@@ -6,8 +6,6 @@ itself processes the first items. Objects that began to match the filter after t
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,90 +14,29 @@ from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 
+from controlplane.console.actions.confirmation import read_number, render_confirmation
 from controlplane.console.actions.log_entries import write_log_entry
+from controlplane.console.actions.selection import Selection, Target
 from controlplane.console.actions.servers import OperatorAction, request_actor
 from controlplane.console.page import (
     FORM_METHODS,
-    HOME,
     View,
     reached_namespaces,
-    render_page,
     require_permission,
     require_reader,
     sees,
 )
-from controlplane.console.selectors.filters.base import Filter
 from controlplane.core.ids import parse_uuid
 from controlplane.core.problems import Problem
 from jobs.models import Batch, BatchItem
 from jobs.services import batches
 from jobs.services.operator_actions import perform_operation
 from jobs.states import BatchState, ItemOutcome
-from liveness.selectors.namespaces import rows_within
 
 MOST_AT_ONCE, REFUSALS_SHOWN = 400, 10
 BATCH = 200
 """Number of items that the request itself processes. The executors process the rest."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Kind of object that operators can act on."""
-
-    noun: str
-    """Key of `VIEWS`. The pages need the view permission of this key."""
-    rows: Callable[[], QuerySet[Any]]
-    filter: type[Filter]
-    decisive_columns: tuple[str, ...]
-    """Columns that the `guard` of an action reads."""
-    every: str
-    one: str
-    describe_row: Callable[[Any], str]
-    consequences: Callable[[str, list[Any]], list[Any]] = field(default=lambda name, rows: [])
-    """Function that lists the jobs of the picked objects that would move.
-
-    They are shown only to users who may view jobs.
-    """
-
-    def format_count(self, count: int) -> str:
-        return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Objects named in the URL."""
-
-    target: Target
-    picks: list[UUID]
-    filter: Filter | None
-    namespaces: frozenset[str] | None
-    """Namespaces that the operator may view. None means all."""
-
-    @classmethod
-    def from_request(cls, target: Target, request: HttpRequest) -> "Selection":
-        if request.GET.get("all"):
-            return cls(target, [], target.filter(request.GET), reached_namespaces(request))
-        ids = (parse_uuid(text) for text in request.GET.getlist("pick"))
-        picks = [pick for pick in ids if pick]
-        if (reached := reached_namespaces(request)) is not None:
-            rows = target.rows().model._default_manager.filter(pk__in=picks)
-            seen = set(rows_within(reached, rows).values_list("pk", flat=True))
-            picks = [pick for pick in picks if pick in seen]
-        return cls(target, picks, None, reached)
-
-    @property
-    def rows(self) -> QuerySet[Any]:
-        rows = rows_within(self.namespaces, self.target.rows())
-        return self.filter.filter_rows(rows) if self.filter else rows.filter(pk__in=self.picks)
-
-    @property
-    def back(self) -> str:
-        if len(self.picks) == 1:
-            return reverse(self.target.one, args=self.picks)
-        query = self.filter.query if self.filter else ""
-        return reverse(self.target.every) + (f"?{query}" if query else "")
 
 
 def build_action_page(target: Target, action: OperatorAction) -> View:
@@ -147,13 +84,6 @@ def show_preview(
         request, f"{action.label}: {subject}", action, form, selection.back, problem, tab=f"{target.noun}s",
         one=target.one, noun=target.noun, would=would, total=total, **shown,
     )  # fmt: skip
-
-
-def render_confirmation(
-    request: HttpRequest, title: str, action: Any, form: Any, back: str, problem: str = "", **shown: Any
-) -> HttpResponse:
-    shown = {"title": title, "action": action, "form": form, "back": back, "problem": problem, **shown}
-    return render_page(request, "confirm", {"trail": [HOME], **shown}, status=409 if problem else 200, lives=False)
 
 
 def sort_outcomes(rows: QuerySet[Any], target: Target, action: OperatorAction) -> tuple[Counter[str | None], Q]:
@@ -268,8 +198,3 @@ def report_outcome(
         messages.success(request, f"{action.requested}: {count(asked)}. Waiting for the worker to confirm.")
     for reason in refused:
         messages.warning(request, f"Not done: {reason}")
-
-
-def read_number(request: HttpRequest, name: str) -> int:
-    text = request.POST.get(name, "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0

@@ -5,7 +5,6 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.actions.bulk_actions import Target
 from controlplane.console.actions.jobs import (
     DUMP_STACK_ACTION,
     EXECUTION_ACTIONS,
@@ -14,6 +13,7 @@ from controlplane.console.actions.jobs import (
     RESUBMIT_AGAIN_ACTION,
     RUN_NOW_ACTION,
 )
+from controlplane.console.actions.selection import Target
 from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
 from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.formatting import time_since

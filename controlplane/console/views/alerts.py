@@ -22,7 +22,7 @@ from controlplane.console.actions.alerts import (
     AlertAction,
     MuteForm,
 )
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.formatting import time_since, time_until
 from controlplane.console.page import FORM_METHODS, HOME, render_page, require_permission, require_reader, viewable

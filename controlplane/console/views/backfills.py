@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from controlplane.console.actions.backfills import BEGIN, PERMISSION, STOP, BackfillForm
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.page import FORM_METHODS, require_permission, require_reader, show_not_found
 from controlplane.core.problems import Problem

@@ -11,7 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import Target, render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
+from controlplane.console.actions.selection import Target
 from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.actions.targets import PERMISSIONS, TARGETS
 from controlplane.console.formatting import page_url, seconds_until, time_since

@@ -12,7 +12,7 @@ from controlplane.console.actions.alerts import (
     REMOVE_PERMISSION,
     ChannelForm,
 )
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.page import FORM_METHODS, require_permission, require_reader, show_not_found
 from controlplane.console.views.alerts import finish

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.holds import CREATE, PERMISSION, RELEASE, HoldForm
 from controlplane.console.actions.jobs import JOB_ACTIONS
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor

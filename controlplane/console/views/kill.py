@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import BATCH, read_number, render_confirmation
+from controlplane.console.actions.bulk_actions import BATCH
+from controlplane.console.actions.confirmation import read_number, render_confirmation
 from controlplane.console.actions.holds import KILL, KillForm
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS
 from controlplane.console.actions.servers import request_actor

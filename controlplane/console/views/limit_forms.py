@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.limits import DELETE, SET, LimitForm
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.page import (

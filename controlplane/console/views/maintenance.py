@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.maintenance import ENTER, EXIT, RELEASE, InstanceAction
 from controlplane.console.actions.servers import request_actor

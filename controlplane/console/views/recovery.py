@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import read_number, render_confirmation
+from controlplane.console.actions.confirmation import read_number, render_confirmation
 from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.formatting import counting_time
 from controlplane.console.page import FORM_METHODS, HOME, render_page, require_permission, require_reader

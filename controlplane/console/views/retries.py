@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.retry_form import RetryForm

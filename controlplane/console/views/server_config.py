@@ -10,7 +10,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from rest_framework import serializers
 
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.job_forms import digest
 from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.maintenance import InstanceAction

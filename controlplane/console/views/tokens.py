@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.confirmation import render_confirmation
 from controlplane.console.actions.servers import request_actor
 from controlplane.console.actions.tokens import ADD, REVOCATION, REVOKE, VIEW, RevokeForm, TokenForm
 from controlplane.console.form_page import render_form
