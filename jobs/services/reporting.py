@@ -3,8 +3,8 @@
 Execution is at-least-once, acceptance at-most-once. Refused ends are stored and shown, but never applied.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +19,8 @@ from jobs.conf import conf
 from jobs.services import propagation, stored_bytes
 from jobs.services.hints import announce_work
 from jobs.services.rejected_reports import judge_rejected_reports
-from jobs.services.reports import ENDS, Report, ReportEvent, Result, explain_oversize
+from jobs.services.report_rounds import Round, split_into_rounds
+from jobs.services.reports import ENDS, Report, ReportEvent, Result
 from jobs.sql import sql
 from jobs.sql.rows.interventions import EndedAttempt
 from jobs.states import AttemptState, JobState
@@ -51,47 +52,6 @@ def record_reports(token: ServerToken, reports: list[Report]) -> list[Result]:
     for turn in split_into_rounds(reports):
         results |= apply_reports(token, reports, turn, unstored)
     return [results[place] for place in range(len(reports))]
-
-
-@dataclass
-class Round:
-    """Places of the reports that are applied together, and of those that are only judged afterwards."""
-
-    applied: list[int] = field(default_factory=list)
-    judged: list[int] = field(default_factory=list)
-
-
-@dataclass
-class ReportedEvents:
-    """Events of an attempt in this call: `events` since its last start, `here` in the current round."""
-
-    round: int = 0
-    events: set[ReportEvent] = field(default_factory=set)
-    here: set[ReportEvent] = field(default_factory=set)
-
-
-def split_into_rounds(reports: Iterable[Report]) -> list[Round]:
-    """Split reports into rounds where one must be applied before the statement of an earlier one of the same attempt.
-
-    Nearly always there is one round. There are never more than a dozen, because a repeated event is only judged.
-    """
-    made = [Round()]
-    attempts: dict[UUID, ReportedEvents] = {}
-    for place, report in enumerate(reports):
-        so_far, event = attempts.setdefault(report.attempt, ReportedEvents()), report.event
-        is_repeated = event in so_far.events and (event in ENDS or event == ReportEvent.STARTED)
-        if not is_repeated:
-            if so_far.here & ENDS or (event == ReportEvent.STARTED and so_far.here):
-                so_far.round, so_far.here = so_far.round + 1, set()
-            so_far.here.add(event)
-        if so_far.round == len(made):
-            made.append(Round())
-        if is_repeated or explain_oversize(report):
-            made[so_far.round].judged.append(place)
-            continue
-        made[so_far.round].applied.append(place)
-        so_far.events = {event} if event == ReportEvent.STARTED else so_far.events | {event}
-    return made
 
 
 def apply_reports(token: ServerToken, reports: Sequence[Report], turn: Round, unstored: set[UUID]) -> dict[int, Result]:
