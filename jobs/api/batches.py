@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from jobs.api import examples
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.batches import (
-    EXAMPLES,
     BatchAnswer,
     BatchFilter,
     BatchPage,
@@ -65,7 +65,7 @@ class BatchesView(BatchCall):
 
     @extend_schema(
         parameters=[KEY, NamespaceQuery], request=BatchRequest, responses={201: BatchSummary, 200: BatchSummary},
-        examples=EXAMPLES,
+        examples=examples.BATCHES,
     )  # fmt: skip
     def post(self, request: Request) -> Response:
         """Start an action on many objects: on those with these ids, or on all that a filter of their list matches now.

@@ -75,3 +75,30 @@ TRIGGER = OpenApiExample(
     },
     request_only=True,
 )
+BATCHES = [
+    OpenApiExample(
+        "Resubmit failed jobs that need a GPU",
+        {"operation": "resubmit_job", "filter": {"state": "FAILED", "tag": "gpu"}, "note": "the cards are back"},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Run all waiting jobs that need a GPU now, before others",
+        {
+            "operation": "change_job",
+            "filter": {"state": "PENDING", "tag": "gpu"},
+            "changes": {"priority": 10, "available_at": None},
+            "note": "the customer waits",
+        },
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Drain two servers",
+        {
+            "operation": "drain_server",
+            "ids": ["01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058"],
+            "deadline_seconds": 600,
+            "note": "new kernel",
+        },
+        request_only=True,
+    ),
+]

@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
 from controlplane.core.answers import ModelAnswer
@@ -223,32 +222,3 @@ class ItemFilter(StrictSerializer):
         rows = list(items.filter(pk__gt=given["cursor"]).order_by("pk")[: given["limit"] + 1])
         page = rows[: given["limit"]]
         return {"items": page, "next": str(page[-1].pk) if len(rows) > len(page) else None}
-
-
-EXAMPLES = [
-    OpenApiExample(
-        "Resubmit failed jobs that need a GPU",
-        {"operation": "resubmit_job", "filter": {"state": "FAILED", "tag": "gpu"}, "note": "the cards are back"},
-        request_only=True,
-    ),
-    OpenApiExample(
-        "Run all waiting jobs that need a GPU now, before others",
-        {
-            "operation": "change_job",
-            "filter": {"state": "PENDING", "tag": "gpu"},
-            "changes": {"priority": 10, "available_at": None},
-            "note": "the customer waits",
-        },
-        request_only=True,
-    ),
-    OpenApiExample(
-        "Drain two servers",
-        {
-            "operation": "drain_server",
-            "ids": ["01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058"],
-            "deadline_seconds": 600,
-            "note": "new kernel",
-        },
-        request_only=True,
-    ),
-]
