@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from controlplane.agent.runners.containers import DockerRunner
+from controlplane.agent.runners.docker import DockerRunner
 from tests.support.podman import IMAGE, Podman
 from tests.support.processes import eventually, fleet
 

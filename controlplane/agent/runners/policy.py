@@ -10,7 +10,8 @@ from typing import Any
 
 from controlplane.agent.from_code.handlers import FUNCTION
 from controlplane.agent.runners.callable import CallableRunner
-from controlplane.agent.runners.containers import ContainerRunner, DockerRunner, find_program
+from controlplane.agent.runners.containers import ContainerRunner, find_program
+from controlplane.agent.runners.docker import DockerRunner
 from controlplane.agent.runners.handler import HandlerRunner
 from controlplane.agent.runners.pods import PodRunner
 from controlplane.agent.runners.runner import ActionNotAllowed, Runner

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.agent.runners.containers import DockerRunner
+from controlplane.agent.runners.docker import DockerRunner
 from controlplane.agent.runners.pods import PodRunner
 from controlplane.agent.runners.runner import CannotStart
 from tests.support.standin import ROOT, eventually

@@ -19,7 +19,7 @@ from controlplane.agent.fitness.self_cordon import SelfCordon
 from controlplane.agent.processes.child_process import ChildExit
 from controlplane.agent.processes.folder import Folder
 from controlplane.agent.processes.supervisor import Supervisor
-from controlplane.agent.runners.containers import DockerRunner, is_podman
+from controlplane.agent.runners.docker import DockerRunner, is_podman
 from controlplane.agent.runners.pods import PodRunner
 from controlplane.agent.runners.policy import ActionPolicy
 from tests.support.standin import ROOT, eventually
