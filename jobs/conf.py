@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from controlplane.core.settings_schema import Bytes, Conf, Seconds
-from jobs.states import OnWorkerLost
+from jobs.choices import OnWorkerLost
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from jobs.choices import HoldOf
 from jobs.selectors.holds import hold_ages
 from jobs.selectors.queues import QUEUES_NAMED, largest_queues
-from jobs.states import HoldOf
 
 
 def queue_gauges() -> Iterator[Metric]:

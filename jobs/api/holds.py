@@ -14,11 +14,11 @@ from controlplane.core.paging import paged
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.holds import EXAMPLES, HoldAnswer, HoldFilter, HoldPage, HoldRequest
 from jobs.api.serializers.jobs import NoteRequest
+from jobs.choices import HoldMode, HoldOf
 from jobs.errors import HoldUnknown
 from jobs.models import Execution, Trigger
 from jobs.selectors.holds import holds_in_force, holds_with_parked
 from jobs.services import holds
-from jobs.states import HoldMode, HoldOf
 from liveness.api.access import NamespaceQuery, RoleCall
 from liveness.errors import WrongNamespace
 from liveness.models import Role

@@ -6,6 +6,7 @@ import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.fields.json
+import jobs.choices
 import jobs.history
 import jobs.states
 import pgtrigger.compiler
@@ -176,7 +177,7 @@ class Migration(migrations.Migration):
             name='Hold',
             fields=[
                 ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
-                ('kind', models.TextField(help_text='Kind of what it holds, one of HoldOf (jobs/states.py).')),
+                ('kind', models.TextField(help_text='Kind of what it holds, one of HoldOf (jobs/choices.py).')),
                 ('value', models.TextField(help_text='Name or id of what it holds.')),
                 ('namespace', models.TextField(help_text='It holds only work of this namespace. Null: of all.', null=True)),
                 ('mode', models.TextField(db_default='pause')),
@@ -191,7 +192,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'default_permissions': (),
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', [jobs.states.HoldOf['ACTION'], jobs.states.HoldOf['EXECUTION'], jobs.states.HoldOf['LIMIT'], jobs.states.HoldOf['NAMESPACE'], jobs.states.HoldOf['QUEUE'], jobs.states.HoldOf['TAG'], jobs.states.HoldOf['TRIGGER']])), name='hold_kind'), models.CheckConstraint(condition=models.Q(('mode__in', [jobs.states.HoldMode['PAUSE'], jobs.states.HoldMode['REFUSE']])), name='hold_mode'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('by', 'key'), name='hold_key_once'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('ended_observed__isnull', True)), models.Q(('ended_at__isnull', False), ('ended_observed__isnull', False)), _connector='OR'), name='hold_end_has_both_times')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', [jobs.choices.HoldOf['ACTION'], jobs.choices.HoldOf['EXECUTION'], jobs.choices.HoldOf['LIMIT'], jobs.choices.HoldOf['NAMESPACE'], jobs.choices.HoldOf['QUEUE'], jobs.choices.HoldOf['TAG'], jobs.choices.HoldOf['TRIGGER']])), name='hold_kind'), models.CheckConstraint(condition=models.Q(('mode__in', [jobs.choices.HoldMode['PAUSE'], jobs.choices.HoldMode['REFUSE']])), name='hold_mode'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('by', 'key'), name='hold_key_once'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('ended_observed__isnull', True)), models.Q(('ended_at__isnull', False), ('ended_observed__isnull', False)), _connector='OR'), name='hold_end_has_both_times')],
             },
         ),
         migrations.CreateModel(
@@ -341,7 +342,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'permissions': [('evaluate_trigger', 'Can have triggers evaluated now')],
-                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.states.Missed['FIRE_ALL'], jobs.states.Missed['FIRE_ONCE'], jobs.states.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(('overlap__in', [jobs.states.Overlap['ALLOW'], jobs.states.Overlap['CANCEL_RUNNING'], jobs.states.Overlap['QUEUE_ONE'], jobs.states.Overlap['SKIP']])), name='trigger_overlap'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0), ('on_signal__isnull', True)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True), ('on_signal__isnull', True)), models.Q(('cron__isnull', True), ('interval_seconds__isnull', True), ('on_signal__isnull', False)), _connector='OR'), name='trigger_has_one_schedule')],
+                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.choices.Missed['FIRE_ALL'], jobs.choices.Missed['FIRE_ONCE'], jobs.choices.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(('overlap__in', [jobs.choices.Overlap['ALLOW'], jobs.choices.Overlap['CANCEL_RUNNING'], jobs.choices.Overlap['QUEUE_ONE'], jobs.choices.Overlap['SKIP']])), name='trigger_overlap'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0), ('on_signal__isnull', True)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True), ('on_signal__isnull', True)), models.Q(('cron__isnull', True), ('interval_seconds__isnull', True), ('on_signal__isnull', False)), _connector='OR'), name='trigger_has_one_schedule')],
             },
         ),
         migrations.CreateModel(
@@ -769,19 +770,19 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('on_worker_lost__in', [jobs.states.OnWorkerLost['FAIL'], jobs.states.OnWorkerLost['RESUBMIT']])), name='job_on_worker_lost'),
+            constraint=models.CheckConstraint(condition=models.Q(('on_worker_lost__in', [jobs.choices.OnWorkerLost['FAIL'], jobs.choices.OnWorkerLost['RESUBMIT']])), name='job_on_worker_lost'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('unmatched__in', [jobs.states.Unmatched['FAIL'], jobs.states.Unmatched['WAIT']])), name='job_unmatched'),
+            constraint=models.CheckConstraint(condition=models.Q(('unmatched__in', [jobs.choices.Unmatched['FAIL'], jobs.choices.Unmatched['WAIT']])), name='job_unmatched'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('isolation__in', [jobs.states.Isolation['PROCESS']])), name='job_isolation'),
+            constraint=models.CheckConstraint(condition=models.Q(('isolation__in', [jobs.choices.Isolation['PROCESS']])), name='job_isolation'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('retry_backoff__in', [jobs.states.RetryBackoff['EXPONENTIAL'], jobs.states.RetryBackoff['FIXED']])), name='job_retry_backoff'),
+            constraint=models.CheckConstraint(condition=models.Q(('retry_backoff__in', [jobs.choices.RetryBackoff['EXPONENTIAL'], jobs.choices.RetryBackoff['FIXED']])), name='job_retry_backoff'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
@@ -801,11 +802,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.states.OnDeadline['CANCEL'], jobs.states.OnDeadline['FLAG']])), name='job_on_deadline'),
+            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.choices.OnDeadline['CANCEL'], jobs.choices.OnDeadline['FLAG']])), name='job_on_deadline'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('hook__in', [jobs.states.HookOf['ON_COMPLETE'], jobs.states.HookOf['ON_ERROR'], jobs.states.HookOf['ON_SUCCESS']])), name='job_hook'),
+            constraint=models.CheckConstraint(condition=models.Q(('hook__in', [jobs.choices.HookOf['ON_COMPLETE'], jobs.choices.HookOf['ON_ERROR'], jobs.choices.HookOf['ON_SUCCESS']])), name='job_hook'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
@@ -901,7 +902,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='execution',
-            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.states.OnDeadline['CANCEL'], jobs.states.OnDeadline['FLAG']])), name='execution_on_deadline'),
+            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.choices.OnDeadline['CANCEL'], jobs.choices.OnDeadline['FLAG']])), name='execution_on_deadline'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',

@@ -8,7 +8,8 @@ from django.db.models.fields.json import KT
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
-from jobs.states import EventCode, ExecutionState, OnDeadline
+from jobs.choices import OnDeadline
+from jobs.states import EventCode, ExecutionState
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 EXECUTION_TERMINAL = sorted(states.EXECUTION_TERMINAL)

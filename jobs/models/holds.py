@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, check_one_of
-from jobs.states import HoldMode, HoldOf
+from jobs.choices import HoldMode, HoldOf
 
 
 class Hold(models.Model):
@@ -16,7 +16,7 @@ class Hold(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
-    kind = models.TextField(help_text="Kind of what it holds, one of HoldOf (jobs/states.py).")
+    kind = models.TextField(help_text="Kind of what it holds, one of HoldOf (jobs/choices.py).")
     value = models.TextField(help_text="Name or id of what it holds.")
     namespace = models.TextField(null=True, help_text="It holds only work of this namespace. Null: of all.")
     mode = models.TextField(db_default=HoldMode.PAUSE.value)

@@ -11,8 +11,9 @@ from django.db.models.fields.json import KT
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
+from jobs.choices import HookOf, Isolation, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
 from jobs.models.executions import MISSED_DEADLINE, Execution
-from jobs.states import HookOf, Isolation, JobKind, JobState, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
+from jobs.states import JobKind, JobState
 from jobs.tags import TYPES_WITHOUT_WORKER
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 

@@ -5,9 +5,10 @@ from django.db import models
 from django.db.models import Q
 
 from controlplane.core.model_fields import ClockTimestamp, Uuid7, check_one_of
+from jobs.choices import Missed, Overlap
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
-from jobs.states import BackfillState, Missed, Overlap, SlotOutcome, TriggerState
+from jobs.states import BackfillState, SlotOutcome, TriggerState
 from liveness.models import DEFAULT_NAMESPACE
 
 

@@ -25,12 +25,13 @@ from django.db.models.functions import JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs import states
+from jobs.choices import HookOf
 from jobs.errors import JobUnknown
 from jobs.execution_errors import ExecutionUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, WorkerJob
 from jobs.selectors.attempts import holder_of_job
 from jobs.selectors.contents import MUCH, content, put_in_place
-from jobs.states import HookOf, JobState
+from jobs.states import JobState
 from liveness.models import Server
 from liveness.selectors.events import action_events
 from liveness.states import Subject

@@ -7,10 +7,10 @@ from uuid import UUID
 from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet
 
 from controlplane.core.model_fields import ClockTimestamp
+from jobs.choices import HoldOf
 from jobs.models import Hold
 from jobs.sql import sql
 from jobs.sql.rows.kill import JobsToKill
-from jobs.states import HoldOf
 
 
 def holds_in_force(namespaces: Collection[str] | None = None) -> QuerySet[Hold]:

@@ -20,12 +20,13 @@ from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.statements import fetch_result_sets
+from jobs.choices import Unmatched
 from jobs.conf import conf, flag_parameters
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place
 from jobs.sql import sql
-from jobs.states import JobState, Unmatched
+from jobs.states import JobState
 
 RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
 

@@ -8,12 +8,13 @@ from uuid import UUID
 from django.db.models import prefetch_related_objects
 
 from controlplane.core.json_bodies import read_json
+from jobs.choices import RetryBackoff, Unmatched
 from jobs.conf import conf
 from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
 from jobs.selectors.jobs import attempts_and_superseded_reports, jobs_with_attempts, jobs_with_flags
 from jobs.sql.rows.submission import SubmittedJob
-from jobs.states import JobKind, JobState, RetryBackoff, Unmatched
+from jobs.states import JobKind, JobState
 
 DEFAULTS: dict[str, Any] = {
     "name": "",

@@ -8,9 +8,9 @@ import orjson
 
 from controlplane.core.json_bodies import write_json
 from jobs import tags
+from jobs.choices import HookOf, Unmatched
 from jobs.conf import conf
 from jobs.selectors.submitted import DEFAULTS
-from jobs.states import HookOf, Unmatched
 
 REFERABLE = ("seconds", "until", "signal", "message")
 """Fields of the actions of steps that wait whose values may be references."""

@@ -3,12 +3,12 @@
 from typing import Any
 from uuid import UUID
 
+from jobs.choices import Unmatched
 from jobs.conf import conf
 from jobs.services import drafts, holds, limits
 from jobs.services.hints import announce_new_work
 from jobs.sql import sql
 from jobs.sql.rows.enqueueing import EnqueuedJob
-from jobs.states import Unmatched
 from liveness.models import DEFAULT_NAMESPACE, PROJECT_DIGEST
 from liveness.services import tokens
 

@@ -22,13 +22,14 @@ from controlplane.core.bounds import moment_after
 from controlplane.core.json_bodies import read_foreign_json
 from controlplane.core.transactions import retried_atomic
 from jobs import states
+from jobs.choices import Missed, Overlap
 from jobs.models import Trigger, TriggerSlot, WorkerJob
 from jobs.schedules import schedule_slots, start_delay
 from jobs.services.slot_queue import LEFT_OUT, begin_slots, for_each_trigger
 from jobs.services.slot_starts import CHANGED_FIELDS, REASON_LENGTH, start_execution
 from jobs.sql import sql
 from jobs.sql.rows.triggers import DueTrigger
-from jobs.states import JobState, Missed, Overlap, SlotOutcome
+from jobs.states import JobState, SlotOutcome
 
 log = structlog.get_logger()
 

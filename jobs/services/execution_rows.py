@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from jobs.choices import HookOf
 from jobs.services import drafts, step_data
 from jobs.sql.rows.executions import StepToRestart
-from jobs.states import HookOf
 from jobs.tags import NO_WORKER
 from liveness.models import DEFAULT_NAMESPACE
 

@@ -7,6 +7,7 @@ why the action does not apply.
 from typing import Any, Protocol
 
 from jobs import states
+from jobs.choices import Overlap
 from jobs.code_errors import CodeNotRunning
 from jobs.errors import (
     AlreadyResubmitted,
@@ -21,7 +22,7 @@ from jobs.errors import (
 )
 from jobs.execution_errors import ExecutionEnded, ExecutionRunning, ExecutionSealed, StepHasChild
 from jobs.models import Trigger
-from jobs.states import ExecutionState, JobKind, JobState, Overlap
+from jobs.states import ExecutionState, JobKind, JobState
 from jobs.trigger_errors import EvaluationInFlight, TriggerNotPaused, TriggerPaused
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.transactions import retried_atomic
+from jobs.choices import HoldMode, HoldOf
 from jobs.conf import conf
 from jobs.errors import HoldUnknown
 from jobs.models import Hold
@@ -20,7 +21,6 @@ from jobs.services import drafts, hold_parking
 from jobs.services.hints import announce_work
 from jobs.services.refusals import build_refusal
 from jobs.sql import sql
-from jobs.states import HoldMode, HoldOf
 from liveness.errors import WrongNamespace
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Mover

@@ -8,6 +8,7 @@ import structlog
 from django.utils import timezone
 
 from controlplane.core.transactions import retried_atomic
+from jobs.choices import HookOf
 from jobs.errors import ImpossibleChange, KeyTaken, TryAgain
 from jobs.execution_errors import ExecutionEnded, ExecutionUnknown
 from jobs.models import Execution
@@ -15,7 +16,6 @@ from jobs.services import drafts, guards
 from jobs.services.changes import show_value
 from jobs.services.execution_rows import PAYLOAD_BYTES_LIMIT, ExecutionPlan, count_payload_bytes
 from jobs.services.executions import begin_executions, list_steps_to_restart
-from jobs.states import HookOf
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType
 

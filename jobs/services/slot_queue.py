@@ -13,12 +13,13 @@ import structlog
 
 from controlplane.core.database import transaction
 from controlplane.core.transactions import is_transient_error, isolate_row, record_left_out, retry_from_start
+from jobs.choices import Overlap
 from jobs.models import Trigger, TriggerSlot
 from jobs.services import cancellation
 from jobs.services.slot_starts import start_slot
 from jobs.sql import sql
 from jobs.sql.rows.triggers import OpenSlot
-from jobs.states import Overlap, SlotOutcome
+from jobs.states import SlotOutcome
 
 log = structlog.get_logger()
 

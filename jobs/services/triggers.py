@@ -13,6 +13,7 @@ from django.db.models import Max
 
 from controlplane.core.database import transaction
 from controlplane.core.transactions import is_transient_error, retried_atomic, retry_from_start
+from jobs.choices import HoldOf
 from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import schedule_slots
 from jobs.selectors.holds import find_hold
@@ -21,7 +22,6 @@ from jobs.services.evaluations import evaluate_slots, is_in_flight
 from jobs.services.refusals import build_refusal
 from jobs.services.slot_queue import begin_slots
 from jobs.sql import sql
-from jobs.states import HoldOf
 from jobs.trigger_errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from liveness.services.action_events import ActionSubject, record_action
 from liveness.states import Subject as SubjectType

@@ -10,12 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from controlplane.core.transactions import retried_atomic
+from jobs.choices import OnConflict, UniqueWhile
 from jobs.errors import AlreadyStarted, DuplicateJob, JobUnknown
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted
 from jobs.services import changes, submission
 from jobs.sql import sql
-from jobs.states import OnConflict, UniqueWhile
 from liveness.models import ApiToken
 
 

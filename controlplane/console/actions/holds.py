@@ -10,8 +10,8 @@ from controlplane.console.actions.fields import DurationField, set_choices
 from controlplane.console.actions.maintenance import InstanceAction
 from controlplane.console.actions.servers import OnceForm, OptionalNoteForm
 from controlplane.core.ids import parse_uuid
+from jobs.choices import HoldMode, HoldOf
 from jobs.models import Execution, Trigger
-from jobs.states import HoldMode, HoldOf
 from liveness.selectors.namespaces import rows_within
 
 PERMISSION = "liveness.change_maintenance"

@@ -23,8 +23,8 @@ from controlplane.console.actions.work_fields import (
 from controlplane.core.durations import format_duration
 from controlplane.core.json_bodies import write_json
 from jobs.api.serializers.triggers import STORED, TriggerRequest, find_problems, restore_fields
+from jobs.choices import Missed, Overlap
 from jobs.models import Trigger
-from jobs.states import Missed, Overlap
 
 CRON, INTERVAL, SIGNAL = "cron", "interval", "signal"
 FIELD_OF_KIND = {CRON: "cron", INTERVAL: "every", SIGNAL: "on_signal"}

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from controlplane.console.formatting import time_since, time_until
+from jobs.choices import HoldOf
 from jobs.sql import sql
-from jobs.states import HoldOf
 
 
 def present_hold(row: Any, now: datetime, own: str = "") -> dict[str, Any]:

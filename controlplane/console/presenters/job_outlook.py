@@ -6,10 +6,11 @@ from django.utils.safestring import SafeString
 from controlplane.console.formatting import link_to_server, seconds_since, seconds_until
 from controlplane.console.presenters.clauses import render_clause
 from controlplane.core.durations import describe_duration
+from jobs.choices import OnWorkerLost
 from jobs.conf import conf
 from jobs.models import Attempt
 from jobs.selectors.jobs import DetailedJob
-from jobs.states import AttemptState, OnWorkerLost
+from jobs.states import AttemptState
 from jobs.verdict.servers import describe_loss
 from liveness import states
 from liveness.selectors.servers import TimedServer

@@ -21,9 +21,10 @@ from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action,
 from controlplane.console.selectors.step_look import StepLook
 from controlplane.core.durations import describe_exactly
 from controlplane.core.statements import fetch_result_sets
+from jobs.choices import HoldOf, HookOf
 from jobs.selectors.executions import CountedExecution, Step, measure_progress, steps_in_detail
 from jobs.sql import sql
-from jobs.states import HoldOf, HookOf, JobState
+from jobs.states import JobState
 
 STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 50, 10
 STEPS_ALONE = 500

@@ -23,9 +23,9 @@ from controlplane.console.page import (
 )
 from controlplane.console.presenters.holds import present_hold
 from controlplane.core.problems import Problem
+from jobs.choices import HoldOf
 from jobs.selectors.holds import holds_in_force, holds_with_parked
 from jobs.services import holds
-from jobs.states import HoldOf
 from liveness.selectors.clock import database_time
 from liveness.selectors.namespaces import known_namespaces, reaches_instance
 

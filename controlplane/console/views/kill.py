@@ -23,11 +23,11 @@ from controlplane.console.page import (
 )
 from controlplane.console.views.holds import holding_namespaces, list_namespaces
 from controlplane.core.ids import parse_uuid
+from jobs.choices import HoldOf
 from jobs.models import Batch, Execution
 from jobs.selectors.holds import count_jobs_to_kill, list_jobs_to_kill
 from jobs.services import batches, holds
 from jobs.sql.rows.kill import JobsToKill
-from jobs.states import HoldOf
 
 NOTHING = JobsToKill(0, 0, None)
 

@@ -9,11 +9,11 @@ from controlplane.console.formatting import link_to_page, time_since
 from controlplane.console.page import HOME, reached_namespaces, render_page, require_reader, within_reach
 from controlplane.console.presenters.holds import present_hold
 from controlplane.console.views.holds import holding_namespaces
+from jobs.choices import HoldOf
 from jobs.models import LimitRule
 from jobs.selectors.holds import holds_in_force, holds_with_parked
 from jobs.selectors.limits import COUNTED, list_used_keys
 from jobs.sql.rows.limits import UsedLimitKey
-from jobs.states import HoldOf
 from liveness.selectors.clock import database_time
 
 KEYS_SHOWN, RULES_SHOWN = 200, 200

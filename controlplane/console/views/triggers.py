@@ -32,10 +32,10 @@ from controlplane.console.presenters.schedules import describe_schedule_in_words
 from controlplane.console.selectors.filters.executions import SlotFilter, TriggerListFilter
 from controlplane.console.views.activity import parse_moment
 from controlplane.core.durations import describe_duration
+from jobs.choices import HoldOf, Missed, Overlap
 from jobs.models import Trigger
 from jobs.schedules import find_zone, start_delay, upcoming_slots
 from jobs.selectors.triggers import backfills_with_counts, slots_page, trigger_details, triggers_with_slots
-from jobs.states import HoldOf, Missed, Overlap
 from jobs.trigger_errors import TriggerUnusable
 
 TRIGGERS_SHOWN, SLOTS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN, STRIP_SHOWN, BACKFILLS_SHOWN = 200, 8, 50, 5, 30, 5

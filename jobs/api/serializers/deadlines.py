@@ -5,8 +5,9 @@ from typing import Any
 from rest_framework import serializers
 
 from controlplane.core.rest import ChoiceField, SecondsField, StrictSerializer, with_defaults
+from jobs.choices import OnDeadline
 from jobs.selectors.executions import is_past_deadline
-from jobs.states import Flag, OnDeadline
+from jobs.states import Flag
 
 DEADLINE_FIELDS = ("deadline_seconds", "on_deadline", "deadline_at")
 """Fields of responses."""

@@ -18,8 +18,9 @@ from jobs.api.serializers.notify import NotifyAnswer
 from jobs.api.serializers.progress import ProgressField
 from jobs.api.serializers.secrets import MaskedField, MaskedObjectField
 from jobs.api.serializers.waits import WaitAnswer
+from jobs.choices import HookOf
 from jobs.models import Execution, ExecutionEvent, WorkerJob
-from jobs.states import EventCode, ExecutionState, HookOf
+from jobs.states import EventCode, ExecutionState
 
 HOOKS = [hook.value for hook in HookOf]
 

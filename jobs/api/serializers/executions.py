@@ -19,8 +19,8 @@ from jobs.api.serializers.loops import LoopRequest
 from jobs.api.serializers.notify import WithNotify
 from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField
 from jobs.api.serializers.waits import ApprovalAction, WaitAction
+from jobs.choices import HookOf
 from jobs.services import drafts, execution_rows, step_data
-from jobs.states import HookOf
 
 CONTROL_PLANE_KEY = "_server"
 FIELDS_OF_WAITS = {"key", "name", "action", "depends_on", "continue_on_failure", "when", "run_if_skipped"}

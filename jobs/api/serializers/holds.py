@@ -11,8 +11,8 @@ from controlplane.core.bounds import TEXT_LENGTH
 from controlplane.core.ids import parse_uuid
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import AnyField, ChoiceField, NoteField, SecondsField, StrictSerializer
+from jobs.choices import HoldMode, HoldOf
 from jobs.models import Hold
-from jobs.states import HoldMode, HoldOf
 
 KINDS = ", ".join(HoldOf)
 OF_SCHEMA = {

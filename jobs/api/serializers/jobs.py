@@ -25,19 +25,11 @@ from jobs.api.serializers.limits import LimitsField, describe_parking
 from jobs.api.serializers.notify import NotifyAnswer, WithNotify
 from jobs.api.serializers.secrets import MaskedObjectField, MaskedPayloadField, refuse_wrong_payload
 from jobs.api.serializers.waits import WaitAnswer
+from jobs.choices import Isolation, OnConflict, OnWorkerLost, RetryBackoff, UniqueWhile, Unmatched
 from jobs.models import WorkerJob, named_limits
 from jobs.selectors.contents import LARGE
 from jobs.selectors.timeline import job_timeline
-from jobs.states import (
-    Flag,
-    Isolation,
-    JobState,
-    OnConflict,
-    OnWorkerLost,
-    RetryBackoff,
-    UniqueWhile,
-    Unmatched,
-)
+from jobs.states import Flag, JobState
 from liveness.api.serializers.registration import RequiredTags
 
 TRACEPARENT = r"\A00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"

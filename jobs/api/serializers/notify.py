@@ -8,7 +8,8 @@ from rest_framework import serializers
 
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.rest import ChoiceField, StrictSerializer, TextField
-from jobs.states import TERMINAL, HookOf
+from jobs.choices import HookOf
+from jobs.states import TERMINAL
 
 NOTIFIED_LIMIT = 10
 ENDS = sorted(state.value for state in TERMINAL)

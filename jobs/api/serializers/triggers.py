@@ -27,10 +27,11 @@ from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.executions import Definition, SilentStep, refuse_oversized_inputs
 from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectField, refuse_wrong_payload
 from jobs.api.serializers.signals import SignalNameField
+from jobs.choices import Missed, Overlap
 from jobs.models import Trigger, TriggerSlot
 from jobs.schedules import find_zone, read_cron
 from jobs.services.execution_rows import count_payload_bytes
-from jobs.states import Missed, Overlap, SlotOutcome
+from jobs.states import SlotOutcome
 from jobs.trigger_errors import TriggerUnusable
 from liveness.api.serializers.registration import RequiredTags
 

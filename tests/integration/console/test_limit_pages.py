@@ -3,9 +3,9 @@
 import pytest
 from django.urls import reverse
 
+from jobs.choices import HoldOf
 from jobs.models import LimitRule
 from jobs.services import holds
-from jobs.states import HoldOf
 from tests.support.operators import actions
 
 

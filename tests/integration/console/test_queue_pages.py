@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from jobs.choices import HoldOf
 from jobs.models import Hold
 from jobs.services import holds
-from jobs.states import HoldOf
 
 QUEUES = "/admin/instance/queues/"
 

@@ -5,9 +5,9 @@ import uuid
 import pytest
 from django.db import connection
 
+from jobs.choices import HoldOf
 from jobs.models import WorkerJob
 from jobs.services import hints, hold_parking, holds, limits, sweep
-from jobs.states import HoldOf
 from tests.integration.races.test_hot_paths import submit_many
 from tests.support.executions import step
 from tests.support.plans import executed, plan_of_execution

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from jobs.choices import HoldOf
 from jobs.models import Incident
 from jobs.services import alert_rules, holds
 from jobs.services.alerts import run_alerts
-from jobs.states import HoldOf
 from tests.support.executions import step
 
 DAY = 86400
