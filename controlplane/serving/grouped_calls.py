@@ -38,7 +38,7 @@ class GroupedCalls:
         self._storing: Counter[str] = Counter()
 
     async def answer(self, request: Request, call: Call, body: bytes) -> Answer | None:
-        """Return None if Django must answer the call."""
+        """Return the response of a call that shares its statement, or None if Django must answer the call."""
         if beat := plain_heartbeat_of(request, call, body):
             return await grouped_answer(200, self._record(beat))
         if self._storing.total() >= SINGLE_JOBS or self._storing[call.key] >= SINGLE_JOBS_OF_ONE:

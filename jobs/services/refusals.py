@@ -1,4 +1,4 @@
-"""Refuses a submission after its rows were stored: the rows show the obstacle, the error rolls the transaction back."""
+"""Refuses a submission after its rows were stored. The rows show the obstacle, and the error removes them again."""
 
 from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
