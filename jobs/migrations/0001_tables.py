@@ -914,6 +914,10 @@ class Migration(migrations.Migration):
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
+            trigger=pgtrigger.compiler.Trigger(name='recheck_limits', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state = 'RUNNING' AND (NEW.state <> 'RUNNING' AND OLD.parked_by IS NOT NULL OR NEW.parked_by <> OLD.parked_by))", func="INSERT INTO jobs_limitrecheck (key) SELECT DISTINCT key FROM (VALUES (OLD.parked_by ->> 'limit'), (NEW.parked_by ->> 'limit')) AS keys (key) WHERE key IS NOT NULL; RETURN NULL;", hash='1173fd77983c5ae52acfdb27c51f520cad5f1d8d', operation='UPDATE OF "state", "parked_by"', pgid='pgtrigger_recheck_limits_41a68', table='jobs_execution', when='AFTER')),
+        ),
+        pgtrigger.migrations.AddTrigger(
+            model_name='execution',
             trigger=pgtrigger.compiler.Trigger(name='notify_end', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (NEW.notify IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL)', func='PERFORM notify_execution_end(NEW); RETURN NULL;', hash='5296516434fcb5b78ae03c2e6e2a23ed38a4e87b', operation='UPDATE OF "state"', pgid='pgtrigger_notify_end_9e1e6', table='jobs_execution', when='AFTER')),
         ),
         migrations.AddIndex(

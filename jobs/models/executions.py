@@ -118,6 +118,18 @@ class Execution(models.Model):
         ]
         triggers = [
             *build_transition_guards(states.legal_transitions(states.EXECUTION_TRANSITIONS), states.EXECUTION_INITIAL),
+            # Jobs and other executions may start now, if a waiting execution ends or waits for another key.
+            pgtrigger.Trigger(
+                name="recheck_limits",
+                operation=pgtrigger.UpdateOf("state", "parked_by"),
+                when=pgtrigger.After,
+                condition=pgtrigger.Condition(
+                    "OLD.state = 'RUNNING' AND (NEW.state <> 'RUNNING' AND OLD.parked_by IS NOT NULL"
+                    " OR NEW.parked_by <> OLD.parked_by)"
+                ),
+                func="INSERT INTO jobs_limitrecheck (key) SELECT DISTINCT key FROM (VALUES (OLD.parked_by ->> 'limit'),"
+                " (NEW.parked_by ->> 'limit')) AS keys (key) WHERE key IS NOT NULL; RETURN NULL;",
+            ),
             pgtrigger.Trigger(
                 name="notify_end",
                 operation=pgtrigger.UpdateOf("state"),

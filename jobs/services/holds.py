@@ -17,7 +17,7 @@ from jobs.conf import conf
 from jobs.errors import HoldUnknown
 from jobs.models import Hold
 from jobs.selectors.holds import holds_in_force
-from jobs.services import drafts, hold_parking
+from jobs.services import drafts, hold_parking, limits
 from jobs.services.hints import announce_work
 from jobs.services.refusals import build_refusal
 from jobs.sql import sql
@@ -61,6 +61,8 @@ def store_hold(fields: dict[str, Any], by: str, note: str, key: str | None) -> t
         hold, is_new = Hold.objects.get_or_create(by=by, key=key, defaults=fields)
     if is_new:
         record_action("create_hold", by, note, subject_of(hold))
+        if sql.recheck_keys_of_held_executions.fetch_rows():
+            limits.settle_soon()
     return Hold.objects.get(pk=hold.pk), is_new
 
 

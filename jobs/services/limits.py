@@ -50,16 +50,23 @@ def try_to_settle(settle: Callable[[], int] | None = None) -> None:
         log.warning("Limits are settled later", why=str(error).strip().split("\n")[0])
 
 
-def settle_rechecks() -> int:
-    """Settle all noted keys and start waiting executions. Return how many jobs and executions may start now."""
-    from jobs.services.execution_starts import start_executions  # it stands on executions, which stand on this module
+def settle_rechecks(*, with_all_executions: bool = False) -> int:
+    """Settle all noted keys, and start executions that wait for them, or with `with_all_executions` for any key.
+
+    Returns how many jobs and executions may start now.
+    """
+    from jobs.services import execution_starts  # it stands on executions, which stand on this module
 
     if getattr(settling, "is_on", False):
         return 0  # an execution ended with its start, and the loop of the caller looks again
     settling.is_on = True
     try:
-        total = start_executions()
-        while (unparked := settle_next_rechecks()) is not None:
+        total = execution_starts.start_executions(execution_starts.list_waited_keys()) if with_all_executions else 0
+        while noted := sql.list_rechecks.fetch_rows(most=KEYS_AT_ONCE):
+            total += execution_starts.start_executions({row.key for row in noted if row.is_waited_for})
+            unparked = settle_noted([row.id for row in noted])
+            if unparked is None:
+                break  # another process settles them
             total += unparked
         return total
     finally:
@@ -67,9 +74,9 @@ def settle_rechecks() -> int:
 
 
 @retried_atomic
-def settle_next_rechecks() -> int | None:
-    """Settle some noted keys. Return how many jobs were unparked, or None if no key is noted."""
-    keys = [row.key for row in sql.take_rechecks.fetch_rows(most=KEYS_AT_ONCE)]
+def settle_noted(ids: list[int]) -> int | None:
+    """Settle the keys of these notes. Return how many jobs were unparked, or None if other processes have all notes."""
+    keys = [row.key for row in sql.take_rechecks.fetch_rows(ids=ids)]
     return settle_keys(keys) if keys else None
 
 
@@ -122,8 +129,8 @@ def settle_each(keys: list[str]) -> int:
 
 
 def settle_left() -> int:
-    """Settle keys that were left, and starts that are due. Return how many jobs were unparked."""
-    return settle_rechecks() + settle_due_starts()
+    """Settle keys that were left, and starts that are due. Return how many jobs and executions may start now."""
+    return settle_rechecks(with_all_executions=True) + settle_due_starts()
 
 
 def repair_limits() -> dict[str, int]:

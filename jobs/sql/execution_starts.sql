@@ -1,22 +1,44 @@
+-- statement: list_waited_keys
+-- List the keys for which executions wait: one index probe for each, however many executions there are.
+-- returns: key text
+-- row: LimitKey
+with recursive waited_keys (key) as (
+    (select e.parked_by ->> 'limit' from jobs_execution e
+      where e.state = 'RUNNING' and e.parked_by is not null
+      order by e.parked_by ->> 'limit' limit 1)
+     union all
+    select next_key.key
+      from waited_keys
+     cross join lateral (
+           select e.parked_by ->> 'limit' as key from jobs_execution e
+            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' > waited_keys.key
+            order by e.parked_by ->> 'limit' limit 1) next_key
+)
+select key from waited_keys
+
 -- prepared statement: list_executions_to_start
--- List executions that wait for slots which are free now, the oldest ones of each key and namespace. One that needs more
--- slots than are free lets those behind it wait; one that needs more than there are does not. It takes no lock, so
--- `start_executions` decides.
--- takes: most bigint
+-- List executions that wait for slots of these keys which are free now, the oldest ones of each key and namespace. One that
+-- needs more slots than are free lets those behind it wait; one that needs more than there are does not. Those in `left_out`
+-- cannot start. It takes no lock, so `start_executions` decides.
+-- takes: keys text[], left_out uuid[], most bigint
 -- returns: id uuid, namespace text
 -- row: ExecutionToStart
 with recursive keys (key, namespace) as (
-    (select e.parked_by ->> 'limit', e.namespace from jobs_execution e
-      where e.state = 'RUNNING' and e.parked_by is not null
-      order by e.parked_by ->> 'limit', e.namespace limit 1)
+    select asked.key, first_namespace.namespace
+      -- The limit makes PostgreSQL expect few keys. Otherwise it compiles the statement (JIT).
+      from (select key from unnest(%(keys)s::text[]) key limit cardinality(%(keys)s::text[])) asked
+     cross join lateral (
+           select e.namespace from jobs_execution e
+            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = asked.key
+            order by e.namespace limit 1) first_namespace
      union all
-    select next_key.key, next_key.namespace
+    select keys.key, next_namespace.namespace
       from keys
      cross join lateral (
-           select e.parked_by ->> 'limit' as key, e.namespace from jobs_execution e
-            where e.state = 'RUNNING' and e.parked_by is not null
-              and (e.parked_by ->> 'limit', e.namespace) > (keys.key, keys.namespace)
-            order by e.parked_by ->> 'limit', e.namespace limit 1) next_key
+           select e.namespace from jobs_execution e
+            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = keys.key
+              and e.namespace > keys.namespace
+            order by e.namespace limit 1) next_namespace
 )
 select waiting.id, keys.namespace
   from keys
@@ -28,7 +50,7 @@ select waiting.id, keys.namespace
                 where e.state = 'RUNNING' and e.parked_by is not null
                   and e.parked_by ->> 'limit' = keys.key and e.namespace = keys.namespace
                   and coalesce((e.limits ->> keys.key)::int <= room.most, true)
-                  and not {{starts_under_hold(e)}}
+                  and e.id <> all(%(left_out)s::uuid[]) and not {{starts_under_hold(e)}}
                 order by e.id
                 limit greatest(0, least(%(most)s, room.slots, room.starts))) oldest) waiting
  where coalesce(waiting.slots <= room.slots, true)
@@ -85,6 +107,16 @@ select granted.id, granted.missing is null as has_started, granted.missing is di
             where j.execution_id = granted.id and j.state = 'BLOCKED' and j.waits_for = 0 and j.reads is not null
               and not j.is_hook) as has_paths
   from granted join waiting using (id)
+
+-- statement: recheck_keys_of_held_executions
+-- Note the keys for which executions on hold wait, because others may start before them.
+-- returns: key text
+-- row: LimitKey
+insert into jobs_limitrecheck (key)
+select distinct e.parked_by ->> 'limit'
+  from (select e.*, e.id as execution_id from jobs_execution e) e
+ where e.state = 'RUNNING' and e.parked_by is not null and {{starts_under_hold(e)}}
+returning key
 
 -- statement: free_slots_of_executions
 -- Free the slots of executions that have ended and whose code has stopped by now, or that do not exist any more.

@@ -29,7 +29,10 @@ new_executions as (
            limits, case when limits is not null then jsonb_build_object('limit', first_key) end
       from planned order by key, place
         on conflict do nothing
- returning id, owner_id, namespace
+ returning id, owner_id, namespace, parked_by
+),
+new_rechecks as (
+    insert into jobs_limitrecheck (key) select distinct parked_by ->> 'limit' from new_executions where parked_by is not null
 ),
 submitted as materialized (
     select uuid7() as id, new_executions.id as execution, new_executions.owner_id as owner,

@@ -1,11 +1,22 @@
--- prepared statement: take_rechecks
--- Take keys whose parked jobs may start now, and return each once. Two processes never take the same row.
+-- prepared statement: list_rechecks
+-- List noted keys whose parked jobs may start now, and whether executions wait for them. It takes no lock: see
+-- `take_rechecks`.
 -- takes: most bigint
+-- returns: id bigint, key text, is_waited_for bool
+-- row: LimitRecheckToTake
+select t.id, t.key,
+       exists (select from jobs_execution e
+                where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = t.key) as is_waited_for
+  from (select id, key from jobs_limitrecheck order by id limit %(most)s) t
+
+-- prepared statement: take_rechecks
+-- Take these notes, and return each of their keys once. Two processes never take the same note.
+-- takes: ids bigint[]
 -- returns: key text
 -- row: LimitKey
 with taken as (
     delete from jobs_limitrecheck t
-     where t.id = any(array(select id from jobs_limitrecheck order by id limit %(most)s for update skip locked))
+     where t.id = any(array(select id from jobs_limitrecheck where id = any(%(ids)s::bigint[]) order by id for update skip locked))
  returning t.key
 )
 select distinct key from taken
@@ -51,7 +62,8 @@ select count(*) as locked
 -- returns: parked bigint, unparked bigint
 -- row: SettledKeys
 with recursive keys as materialized (
-    select distinct key from unnest(%(keys)s::text[]) keys (key)
+    -- The limit makes PostgreSQL expect few keys. Otherwise it compiles the statement (JIT).
+    select distinct key from unnest(%(keys)s::text[]) keys (key) limit cardinality(%(keys)s::text[])
 ),
 parked_sets (key, namespace, required_tags) as (
     select keys.key, first_set.namespace, first_set.required_tags
@@ -82,9 +94,15 @@ claimable_jobs as materialized (
             limit %(most)s) j
 ),
 rooms as materialized (
+    -- The slots and the start of the first waiting execution are reserved for it. Otherwise jobs that need fewer slots could
+    -- overtake it for ever.
     select of_key.key, of_key.namespace, room.slots, room.starts, room.most
       from (select key, namespace from parked_sets union select key, namespace from claimable_jobs) of_key
-     cross join lateral limit_room(of_key.key, of_key.namespace) room
+     cross join lateral (
+           select min(l.running - l.used - coalesce(first_execution.amount, 0)) as slots,
+                  min(floor(l.tokens) - (first_execution.amount is not null)::int)::bigint as starts, min(l.running) as most
+             from limits_of(of_key.key, of_key.namespace) l
+             left join lateral {{first_execution(l, of_key)}} first_execution on true) room
 ),
 counted_jobs as (
     select claimable_jobs.*,
@@ -201,7 +219,8 @@ freed_slots as (
 select id from freed_slots
 
 -- statement: recheck_pattern
--- Note the keys of a rule that was changed: the key itself, or the keys under its prefix by which jobs are parked.
+-- Note the keys of a rule that was changed: the key itself, or the keys under its prefix by which jobs or executions are
+-- parked.
 -- takes: pattern text
 -- returns: key text
 -- row: LimitKey
@@ -211,6 +230,10 @@ new_rechecks as (
     select %(pattern)s where right(%(pattern)s, 2) <> ':*'
      union all
     select key from parked_keys where right(%(pattern)s, 2) = ':*' and %(pattern)s = any(limit_patterns(key))
+     union
+    select e.parked_by ->> 'limit' from jobs_execution e
+     where right(%(pattern)s, 2) = ':*' and e.state = 'RUNNING' and e.parked_by is not null
+       and %(pattern)s = any(limit_patterns(e.parked_by ->> 'limit'))
  returning key
 )
 select key from new_rechecks

@@ -127,6 +127,19 @@ exists (
                 when 'namespace' then hold.value = e.namespace
                 else false end))
 
+-- rule: first_execution(l, of_key)
+-- the first execution that waits for the slots of key of_key which limit l counts, and how many it needs. One that needs
+-- more slots than there are never starts, so it does not count. Nor does one that lacks only slots of another limit
+(select waiting.amount
+   from (select e.*, e.id as execution_id, (e.limits ->> of_key.key)::int as amount from jobs_execution e) waiting
+  cross join lateral limit_room(of_key.key, waiting.namespace) own
+  where waiting.state = 'RUNNING' and waiting.parked_by is not null and waiting.parked_by ->> 'limit' = of_key.key
+    and (l.namespace = 'default' or waiting.namespace = l.namespace)
+    and coalesce(waiting.amount <= own.most, true)
+    and (waiting.amount > l.running - l.used or coalesce(waiting.amount <= own.slots, true))
+    and not {{starts_under_hold(waiting)}}
+  order by waiting.namespace, waiting.id limit 1)
+
 -- rule: takes_place_in_loop(j)
 -- true if item j counts against `max_parallel` of its loop. An ended one does while its code may still run
 (not {{is_parked_by_loop(j)}} and not (j.state in {{TERMINAL}} and j.passed_on))

@@ -4,6 +4,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 
+class LimitKey(NamedTuple):
+    key: str
+
+
 class ExecutionToStart(NamedTuple):
     id: UUID
     namespace: str

@@ -9,7 +9,3 @@ class LockedRules(NamedTuple):
 
 class CountedSlots(NamedTuple):
     slots: int
-
-
-class LimitKey(NamedTuple):
-    key: str

@@ -4,6 +4,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 
+class LimitRecheckToTake(NamedTuple):
+    id: int
+    key: str
+    is_waited_for: bool
+
+
 class LockedLimitKeys(NamedTuple):
     locked: int
 
