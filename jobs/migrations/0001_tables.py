@@ -654,7 +654,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])), name='job_parked'),
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])), name='job_parked'),
+        ),
+        migrations.AddIndex(
+            model_name='workerjob',
+            index=models.Index(condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])), fields=['namespace'], name='job_parked_of_namespace'),
         ),
         migrations.AddIndex(
             model_name='workerjob',

@@ -303,16 +303,31 @@ $$;
 """
 PARKED_AT_SUBMISSION = """
 -- Return the limit that parks a new job until somebody looks for free slots, or null: no rule limits one of its keys, or
--- it starts later.
+-- it starts later. A fair key comes first, so that the job has its turn while it waits for the others.
 CREATE FUNCTION parked_at_submission(limits jsonb, of_namespace text, available_at timestamptz)
-RETURNS jsonb LANGUAGE sql STABLE AS $$
-    SELECT jsonb_build_object('limit', keys.key)
-      FROM jsonb_object_keys($1) WITH ORDINALITY AS keys (key, place)
-     WHERE coalesce($3 <= clock_timestamp(), true)
-       AND EXISTS (SELECT FROM jobs_limitrule r
-                    WHERE r.pattern = ANY(limit_patterns(keys.key)) AND r.namespace IN ('default', $2)
-                      AND (r.running IS NOT NULL OR r.starts IS NOT NULL OR r.fair))
-     ORDER BY place LIMIT 1
+RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    named text;
+    first_limit text;
+    is_fair boolean;
+BEGIN
+    IF available_at > clock_timestamp() THEN
+        RETURN NULL;
+    END IF;
+    FOR named IN SELECT jsonb_object_keys(limits) LOOP
+        SELECT bool_or(coalesce(r.fair, false)) INTO is_fair
+          FROM jobs_limitrule r
+         WHERE r.pattern = ANY(limit_patterns(named)) AND r.namespace IN ('default', of_namespace)
+           AND (r.running IS NOT NULL OR r.starts IS NOT NULL OR r.fair);
+        IF is_fair THEN
+            first_limit := named;
+            EXIT;
+        ELSIF is_fair IS NOT NULL THEN
+            first_limit := coalesce(first_limit, named);
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN first_limit IS NOT NULL THEN jsonb_build_object('limit', first_limit) END;
+END
 $$;
 """
 FAIR_WEIGHT = """

@@ -207,9 +207,15 @@ class WorkerJob(models.Model):
                 "namespace",
                 "required_tags",
                 F("priority").desc(),
+                "turn",
                 "available_at",
                 "id",
                 name="job_parked",
+                condition=Q(state=JobState.PENDING, parked_by__isnull=False),
+            ),
+            models.Index(
+                fields=["namespace"],
+                name="job_parked_of_namespace",
                 condition=Q(state=JobState.PENDING, parked_by__isnull=False),
             ),
             # The parked jobs of a hold, in the order in which they are unparked.

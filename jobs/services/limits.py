@@ -87,7 +87,7 @@ def settle_keys(keys: Collection[str]) -> int:
     """
     statement = sql.settle_keys.after(sql.lock_limit_keys)
     [settled] = statement.fetch_rows(keys=list(keys), most=JOBS_AT_ONCE)
-    if max(settled.parked, settled.unparked) >= JOBS_AT_ONCE:
+    if max(settled.parked, settled.moved) >= JOBS_AT_ONCE:
         sql.note_rechecks.fetch_rows(keys=list(keys))  # there may be more
     if settled.unparked:
         announce_work()

@@ -57,9 +57,9 @@ select count(*) as locked
 -- prepared statement: settle_keys
 -- Make as many jobs of each key claimable as it has free slots and starts, separately for each namespace and set of
 -- required tags: park the last ones of too many, and unpark the first ones of too few. One pass reads up to `most` jobs of
--- each set. Called after `lock_limit_keys`, in the same round trip.
+-- each set. `moved` are the unparked jobs and those that wait for another key now. Called after `lock_limit_keys`, in the same round trip.
 -- takes: keys text[], most bigint
--- returns: parked bigint, unparked bigint
+-- returns: parked bigint, unparked bigint, moved bigint
 -- row: SettledKeys
 with recursive keys as materialized (
     -- The limit makes PostgreSQL expect few keys. Otherwise it compiles the statement (JIT).
@@ -83,7 +83,7 @@ parked_sets (key, namespace, required_tags) as (
 ),
 claimable_jobs as materialized (
     -- Keys that are only fair are left out. All their jobs may be claimable, and none of them is parked.
-    select keys.key, j.id, j.namespace, j.required_tags, j.priority, j.available_at, (j.limits ->> keys.key)::int as amount
+    select keys.key, j.id, j.namespace, j.required_tags, j.priority, j.turn, j.available_at, (j.limits ->> keys.key)::int as amount
       from (select * from keys
              where exists (select from jobs_limitrule r
                             where r.pattern = any(limit_patterns(keys.key)) and (r.running is not null or r.starts is not null))) keys
@@ -108,7 +108,7 @@ counted_jobs as (
     select claimable_jobs.*,
            sum(amount) over in_order as slots, row_number() over in_order as starts
       from claimable_jobs
-    window in_order as (partition by key, namespace, required_tags order by priority desc, available_at, id)
+    window in_order as (partition by key, namespace, required_tags order by priority desc, turn, available_at, id)
 ),
 jobs_to_park as materialized (
     select counted_jobs.id, min(counted_jobs.key) as key
@@ -121,39 +121,56 @@ kept_jobs as materialized (
       from claimable_jobs where id not in (select id from jobs_to_park) group by key, namespace, required_tags
 ),
 jobs_to_unpark as materialized (
-    select parked.id, parked_sets.namespace, parked_sets.required_tags, parked.priority, parked.available_at, parked.limits,
-           parked.turn
+    -- In the order of claims. Jobs with a turn and those without (turn 0) come alternately, and it is random which begin.
+    select parked.id, parked_sets.key, parked_sets.namespace, parked_sets.required_tags, parked.priority, parked.available_at,
+           parked.limits, parked.turn
       from parked_sets
       join rooms using (key, namespace)
       left join kept_jobs kept using (key, namespace, required_tags)
      cross join lateral (
-           select least(rooms.slots - coalesce(kept.slots, 0), rooms.starts - coalesce(kept.starts, 0)) as jobs) free
+           select greatest(0, least(rooms.slots - coalesce(kept.slots, 0), rooms.starts - coalesce(kept.starts, 0), %(most)s)) as jobs) free
      cross join lateral (
+           with first_jobs as materialized (
+               select j.id, j.priority, j.turn, j.available_at, j.limits, (j.limits ->> parked_sets.key)::int as amount
+                 from jobs_workerjob j
+                where {{may_be_unparked(j, parked_sets, rooms)}}
+                order by j.priority desc, j.turn, j.available_at, j.id
+                limit free.jobs
+                  for no key update skip locked
+           ),
+           jobs_with_turn as (
+               select later.*
+                 from (select distinct priority from first_jobs where turn = 0) of_priority
+                cross join lateral (
+                      select j.id, j.priority, j.turn, j.available_at, j.limits, (j.limits ->> parked_sets.key)::int as amount
+                        from jobs_workerjob j
+                       where {{may_be_unparked(j, parked_sets, rooms)}} and j.priority = of_priority.priority and j.turn >= 1
+                       order by j.turn, j.available_at, j.id
+                       limit free.jobs
+                         for no key update skip locked) later
+                where later.id not in (select id from first_jobs)
+           )
            select candidate.*
-             from (select next_jobs.*, row_number() over in_order as starts, sum(next_jobs.amount) over in_order as slots
-                     from (select j.id, j.priority, j.available_at, j.limits, j.turn, (j.limits ->> parked_sets.key)::int as amount
-                             from jobs_workerjob j
-                            where j.state = 'PENDING' and j.parked_by is not null
-                              and j.parked_by ->> 'limit' = parked_sets.key and j.namespace = parked_sets.namespace
-                              and j.required_tags = parked_sets.required_tags
-                              and j.available_at <= (select clock_timestamp())
-                              -- A job that needs more slots than there are does not stop the others.
-                              and coalesce((j.limits ->> parked_sets.key)::int <= rooms.most, true)
-                            order by j.priority desc, j.available_at, j.id
-                            limit greatest(0, least(free.jobs, %(most)s))
-                              for no key update skip locked) next_jobs
-                   window in_order as (order by next_jobs.priority desc, next_jobs.available_at, next_jobs.id)) candidate
+             from (select placed.*, row_number() over in_order as starts, sum(placed.amount) over in_order as slots
+                     from (select next_jobs.*, row_number() over (partition by priority, turn = 0 order by turn, available_at, id) as place
+                             from (select * from first_jobs union all select * from jobs_with_turn) next_jobs) placed
+                   window in_order as (
+                       order by placed.priority desc, placed.place, (placed.turn = 0) = (select random() < 0.5), placed.id)) candidate
             where coalesce(candidate.slots <= rooms.slots - coalesce(kept.slots, 0), true)
-              and coalesce(candidate.starts <= rooms.starts - coalesce(kept.starts, 0), true)) parked
+              and coalesce(candidate.starts <= rooms.starts - coalesce(kept.starts, 0), true)
+              and candidate.starts <= free.jobs) parked
 ),
 {{turns_of_jobs}},
 unparked_jobs as (
+    -- A job that gets its turn now waits for its other keys in the order of turns. Otherwise it would be claimable although
+    -- they may have no room.
     update jobs_workerjob j
-       set parked_by = null, pending_observed = observed_now(), turn = jobs_to_unpark.new_turn
-      from (select jobs_to_unpark.id, coalesce(turns_of_jobs.turn, jobs_to_unpark.turn) as new_turn
+       set parked_by = jobs_to_unpark.other_limit, pending_observed = observed_now(), turn = jobs_to_unpark.new_turn
+      from (select jobs_to_unpark.id, coalesce(turns_of_jobs.turn, jobs_to_unpark.turn) as new_turn,
+                   case when turns_of_jobs.turn is not null then {{other_limit(jobs_to_unpark)}} end as other_limit
               from jobs_to_unpark left join turns_of_jobs using (id)) jobs_to_unpark
      where j.id = any(array[jobs_to_unpark.id]) and j.state = 'PENDING' and j.parked_by is not null
- returning j.id
+ returning j.id, j.parked_by ->> 'limit' as parked_by
 ),
 locked_jobs as materialized (
     select locked_job.id, jobs_to_park.key
@@ -170,13 +187,17 @@ parked_jobs as (
      where j.id = any(array[locked_jobs.id])
  returning j.limits
 ),
--- Its other keys are free for other jobs now.
 new_rechecks as (
+    -- The other keys of a parked job are free for other jobs now.
     insert into jobs_limitrecheck (key)
     select distinct keys_of_job.key from parked_jobs, jsonb_object_keys(parked_jobs.limits) keys_of_job (key)
      where keys_of_job.key not in (select key from keys)
+     union
+    select parked_by from unparked_jobs where parked_by is not null
 )
-select (select count(*) from parked_jobs) as parked, (select count(*) from unparked_jobs) as unparked
+select (select count(*) from parked_jobs) as parked, count(*) filter (where parked_by is null) as unparked,
+       count(*) as moved
+  from unparked_jobs
 
 -- statement: list_parked_keys
 -- List the keys by which jobs are parked. With `rated` only keys whose rules limit their starts, because time alone frees

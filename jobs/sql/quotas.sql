@@ -24,7 +24,7 @@ with quotas as materialized (
      group by r.namespace
 ),
 most as materialized (select coalesce(max(max_waiting) + 1, 0) as jobs from quotas),
--- The orders make PostgreSQL read the indexes job_to_claim and job_parked, not the jobs of other namespaces.
+-- The orders make PostgreSQL read the indexes job_to_claim and job_parked_of_namespace, not the jobs of other namespaces.
 waiting as materialized (
     select count(*) as jobs
       from ((select 1 from jobs_workerjob j
@@ -34,7 +34,7 @@ waiting as materialized (
              union all
             (select 1 from jobs_workerjob j
               where j.state = 'PENDING' and j.parked_by is not null and j.namespace = %(namespace)s
-              order by j.parked_by ->> 'limit', j.namespace, j.required_tags, j.priority desc, j.available_at, j.id
+              order by j.namespace
               limit (select jobs from most))) counted
 ),
 buckets as materialized (

@@ -140,6 +140,23 @@ exists (
     and not {{starts_under_hold(waiting)}}
   order by waiting.namespace, waiting.id limit 1)
 
+-- rule: may_be_unparked(j, of_set, room)
+-- true if parked job j of a key and set of required tags may start, if there is room. A job that needs more slots than
+-- there are does not stop the others
+j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = of_set.key and j.namespace = of_set.namespace
+and j.required_tags = of_set.required_tags and j.available_at <= (select clock_timestamp())
+and coalesce((j.limits ->> of_set.key)::int <= room.most, true)
+
+-- rule: other_limit(j)
+-- another key of job j, which is parked by `key`, with a rule that limits how many run or start; null if there is none
+(select jsonb_build_object('limit', needed.key)
+   from jsonb_object_keys(j.limits) needed (key)
+  where needed.key <> j.key and exists (
+        select from jobs_limitrule r
+         where r.pattern = any(limit_patterns(needed.key)) and r.namespace in ('default', j.namespace)
+           and (r.running is not null or r.starts is not null))
+  limit 1)
+
 -- rule: takes_place_in_loop(j)
 -- true if item j counts against `max_parallel` of its loop. An ended one does while its code may still run
 (not {{is_parked_by_loop(j)}} and not (j.state in {{TERMINAL}} and j.passed_on))

@@ -32,7 +32,9 @@ freed_slots as (
 {{recheck_freed_keys}},
 kept_slots as (
     -- An attempt whose code may still run also gets the slots of its execution and of those above. Their ends free
-    -- their own slots. Copies of a taken attempt in reruns do not count.
+    -- their own slots. Copies of a taken attempt in reruns do not count. Each attempt gets slots of its own, because any of
+    -- them may be the last one to stop. So such an execution counts more than once until then: others start later, but
+    -- never too many.
     insert into jobs_limitslot (key, namespace, attempt_id, amount)
     select slot.key, slot.namespace, released.attempt_id, slot.amount
       from attempts_to_release released

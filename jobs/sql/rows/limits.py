@@ -17,6 +17,7 @@ class LockedLimitKeys(NamedTuple):
 class SettledKeys(NamedTuple):
     parked: int
     unparked: int
+    moved: int
 
 
 class FreedSlot(NamedTuple):

@@ -56,9 +56,19 @@ def claim(one, limit=1):
 def started(one, limit=1):
     """Claim jobs, and return the keys of each, such as `a`, in their order. A job without keys is `-`."""
     found = WorkerJob.objects.in_bulk(claim(one, limit), field_name="id")
-    return [
-        "+".join(key.removeprefix("customer:") for key in sorted(job.limits or {})) or "-" for job in found.values()
-    ]
+    return [keys_of(job) for job in found.values()]
+
+
+def keys_of(job):
+    return "+".join(key.removeprefix("customer:") for key in sorted(job.limits or {})) or "-"
+
+
+def ended(one):
+    """Claim a job and run it. Return its keys, or None if no job may start."""
+    for attempt in one.claim(limit=1):
+        one.start(attempt), one.complete(attempt)
+        return keys_of(WorkerJob.objects.get(pk=attempt["job"]["id"]))
+    return None
 
 
 def one_by_one(one, number):
@@ -195,6 +205,28 @@ def test_a_key_may_have_a_fair_rule_and_a_limit(rule, jobs_of, one):
     assert started(one) == []
     rule(fair=True, running=5)
     assert Counter(started(one, 20)) == {"a": 3, "b": 3}
+
+
+def test_fair_keys_take_turns_while_their_jobs_wait_for_another_limit(rule, jobs_of, one):
+    rule(fair=True)
+    rule("stripe", running=1)
+    jobs_of("", 20, limits=["customer:a", "stripe"]), jobs_of("", 3, limits=["customer:b", "stripe"])
+    assert WorkerJob.objects.filter(state="PENDING", parked_by__limit="stripe", turn__gte=1).count() == 22
+    assert Counter(ended(one) for _ in range(6)) == {"a+stripe": 3, "b+stripe": 3}
+    jobs_of("", 1, limits=["customer:c", "stripe"])
+    assert "c+stripe" in [ended(one) for _ in range(4)]
+    while ended(one):
+        pass
+    assert not WorkerJob.objects.exclude(state="COMPLETED").exists()
+
+
+def test_jobs_with_and_without_a_fair_key_share_the_slots_of_another_key(rule, jobs_of, one):
+    rule(fair=True)
+    rule("stripe", running=0)
+    jobs_of("", 20, limits=["stripe"]), jobs_of("", 20, limits=["customer:a", "stripe"])
+    jobs_of("", 20, limits=["customer:b", "stripe"])
+    rule("stripe", running=8)
+    assert Counter(started(one, 10)) == {"stripe": 4, "a+stripe": 2, "b+stripe": 2}
 
 
 def test_a_job_whose_priority_changes_takes_a_turn_of_its_new_queue(rule, jobs_of, one, operator):

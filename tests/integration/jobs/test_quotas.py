@@ -1,12 +1,15 @@
 """Quotas of namespaces: jobs that wait, and submissions in a minute."""
 
 import pytest
+from django.db import connection
 
+from controlplane.core.sql_book import compose_statement
 from jobs import in_process
 from jobs.models import LimitBucket, WorkerJob
 from liveness.services import tokens
 from tests.support.executions import step
 from tests.support.http import Caller
+from tests.support.plans import nodes
 
 SCRIPT = {"action": {"type": "script", "command": "true"}, "unmatched": "wait"}
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled")]
@@ -192,3 +195,18 @@ def test_a_rule_with_quotas_alone_adds_no_key_to_jobs(quota, client, worker):
 )  # fmt: skip
 def test_quotas_that_are_wrong_are_refused(quota, pattern, fields):
     quota(pattern, status=400, **fields)
+
+
+def test_a_submission_reads_no_parked_jobs_of_other_namespaces(quota, client, of):
+    quota("customer:*", running=0)
+    quota("namespace:red", max_waiting=100)
+    others = [{**SCRIPT, "limits": [f"customer:{number}"]} for number in range(300)]
+    assert client.post("/jobs", others).status_code == 201
+    assert of("red", "client").post("/jobs", [{**SCRIPT, "limits": ["customer:1"]}] * 2).status_code == 201
+    with connection.cursor() as cursor:
+        cursor.execute("analyze jobs_workerjob")
+        statement = compose_statement("jobs", "spend_quotas")
+        cursor.execute(f"explain (analyze, format json) {statement}", {"namespace": "red", "jobs": 1})
+        [[[plan]]] = cursor.fetchall()
+    [read] = [node for node in nodes(plan["Plan"]) if node.get("Index Name") == "job_parked_of_namespace"]
+    assert (read["Actual Rows"], read.get("Rows Removed by Filter", 0)) == (2, 0)
