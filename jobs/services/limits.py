@@ -1,6 +1,7 @@
 """Limits: how many jobs with a key run at once, and how often they start, over all workers.
 
-A claim gives a job all the slots that it needs, or parks it (jobs/sql/claiming.sql). A slot is a row, which is deleted
+A submission parks jobs unless their keys have room for all of them. A claim gives a job all the slots that it needs, or
+parks it (jobs/sql/claiming.sql). A slot is a row, which is deleted
 when its attempt has ended and its code has stopped. Whatever frees a slot, and whatever removes a waiting job, notes
 the keys to be checked again in the same transaction. A later transaction takes these notes and settles the keys: as
 many jobs of a key are claimable as it has free slots, in each set of required tags. A job of a fair key gets its turn
@@ -64,9 +65,10 @@ def settle_rechecks(*, with_all_executions: bool = False) -> int:
         total = execution_starts.start_executions(execution_starts.list_waited_keys()) if with_all_executions else 0
         while noted := sql.list_rechecks.fetch_rows(most=KEYS_AT_ONCE):
             total += execution_starts.start_executions({row.key for row in noted if row.is_waited_for})
-            unparked = settle_noted([row.id for row in noted])
-            if unparked is None:
-                break  # another process settles them
+            to_settle = [row.id for row in noted if row.has_jobs or row.is_waited_for]
+            unparked = settle_noted(to_settle) if to_settle else 0
+            if unparked is None or (not to_settle and len(noted) < KEYS_AT_ONCE):
+                break  # another process settles them, or nothing waits
             total += unparked
         return total
     finally:

@@ -3,22 +3,22 @@
 -- namespace, set of required tags and priority. A key takes its next turn 1 / weight after its last one, but not before
 -- the current turn of the queue. So an idle key saves up no turns. A job with several fair keys waits for
 -- the latest of their turns. A job that has a turn keeps it. Rows of keys are locked in order.
+keys_of_jobs as materialized (
+    select j.id, j.namespace, j.required_tags, j.priority, j.available_at, key_of_job.key
+      from jobs_to_unpark j cross join lateral jsonb_object_keys(j.limits) key_of_job (key)
+     where j.turn = 0 and (select {{keys_take_turns}})
+),
 fair_keys as materialized (
     select needed.key, needed.namespace, weight.weight::float8 as weight
-      from (select distinct key_of_job.key, j.namespace
-              from jobs_to_unpark j cross join lateral jsonb_object_keys(j.limits) key_of_job (key)
-             where j.turn = 0 and (select {{keys_take_turns}})) needed
-     cross join lateral (select fair_weight(needed.key, needed.namespace) as weight) weight
+      from (select distinct key, namespace from keys_of_jobs) needed
+     -- `offset 0` makes PostgreSQL call the function once for each key.
+     cross join lateral (select fair_weight(needed.key, needed.namespace) as weight offset 0) weight
      where weight.weight is not null
 ),
 jobs_of_keys as materialized (
-    select j.id, j.namespace, j.required_tags, j.priority, fair_keys.key, fair_keys.weight,
-           row_number() over (partition by j.namespace, j.required_tags, j.priority, fair_keys.key
-                              order by j.available_at, j.id) as place
-      from jobs_to_unpark j
-     cross join lateral jsonb_object_keys(j.limits) key_of_job (key)
-      join fair_keys on fair_keys.key = key_of_job.key and fair_keys.namespace = j.namespace
-     where j.turn = 0
+    select j.id, j.namespace, j.required_tags, j.priority, j.key, fair_keys.weight,
+           row_number() over (partition by j.namespace, j.required_tags, j.priority, j.key order by j.available_at, j.id) as place
+      from keys_of_jobs j join fair_keys using (key, namespace)
 ),
 fair_queues as materialized (
     -- A new queue begins at the highest turn of all. So a job that comes back after its queue was forgotten comes soon.

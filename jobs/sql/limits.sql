@@ -1,13 +1,27 @@
 -- prepared statement: list_rechecks
--- List noted keys whose parked jobs may start now, and whether executions wait for them. It takes no lock: see
+-- List noted keys, and whether jobs (`has_jobs`) or executions (`is_waited_for`) wait that have them. It deletes notes of
+-- keys for which nothing waits. If a job is parked at this moment, its own note is younger. It takes no other lock: see
 -- `take_rechecks`.
 -- takes: most bigint
--- returns: id bigint, key text, is_waited_for bool
+-- returns: id bigint, key text, has_jobs bool, is_waited_for bool
 -- row: LimitRecheckToTake
-select t.id, t.key,
-       exists (select from jobs_execution e
-                where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = t.key) as is_waited_for
-  from (select id, key from jobs_limitrecheck order by id limit %(most)s) t
+with noted as materialized (
+    select t.id, t.key,
+           {{has_parked_jobs(t)}}
+           or coalesce((select true from jobs_workerjob j
+                         where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? t.key
+                         limit 1), false) as has_jobs,
+           {{has_parked_executions(t)}} as is_waited_for
+      from (select id, key from jobs_limitrecheck order by id limit %(most)s) t
+),
+dropped as (
+    delete from jobs_limitrecheck t
+     where t.id = any(array(
+           select r.id from jobs_limitrecheck r
+            where r.id = any(array(select id from noted where not has_jobs and not is_waited_for))
+            order by r.id for update skip locked))
+)
+select id, key, has_jobs, is_waited_for from noted
 
 -- prepared statement: take_rechecks
 -- Take these notes, and return each of their keys once. Two processes never take the same note.

@@ -157,6 +157,32 @@ and coalesce((j.limits ->> of_set.key)::int <= room.most, true)
            and (r.running is not null or r.starts is not null))
   limit 1)
 
+-- rule: has_parked_jobs(k)
+-- true if jobs are parked by key k. The limit and the order make PostgreSQL use the index job_parked
+coalesce((select true from jobs_workerjob j
+           where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = k.key
+           order by j.namespace, j.required_tags limit 1), false)
+
+-- rule: has_parked_executions(k)
+-- true if executions are parked by key k. The limit and the order make PostgreSQL use the index execution_parked
+coalesce((select true from jobs_execution e
+           where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = k.key
+           order by e.namespace limit 1), false)
+
+-- rule: has_room(k)
+-- true if new jobs of key k that need `slots` slots need not wait: no job or execution waits for the key, and so many slots
+-- are free. It is judged without a lock, so a claim may still park a job. Keys that are fair or limit starts have no room
+(not ((select {{keys_take_turns}}) and fair_weight(k.key, k.namespace) is not null)
+ and not {{has_parked_jobs(k)}} and not {{has_parked_executions(k)}}
+ and exists (
+     select from limit_room(k.key, k.namespace) room
+      where room.starts is null
+        and (room.slots is null or room.slots >= k.slots + (
+             select case when count(*) < 100 then coalesce(sum(claimable.amount), 0) end
+               from (select (j.limits ->> k.key)::bigint as amount from jobs_workerjob j
+                      where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? k.key
+                      limit 100) claimable))))
+
 -- rule: takes_place_in_loop(j)
 -- true if item j counts against `max_parallel` of its loop. An ended one does while its code may still run
 (not {{is_parked_by_loop(j)}} and not (j.state in {{TERMINAL}} and j.passed_on))

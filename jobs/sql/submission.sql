@@ -41,11 +41,27 @@ submitters as materialized (
 -- counted:            select sum({{submitted_bytes(submitted)}}) from submitted where coalesce(submitted.submitter, 1) = s.number) as bytes
       from unnest(%(owners)s::uuid[], %(namespaces)s::text[]) with ordinality as s(owner, namespace, number)
 ),
+limited_jobs as materialized (
+    select namespace, limits
+      from (select namespace, {{all_limits(submitted)}} as limits from submitted offset 0) needed
+     where limits is not null
+),
+keys_without_room as materialized (
+    -- The limit makes PostgreSQL expect few keys. Otherwise it compiles the statement (JIT).
+    select k.namespace, k.key
+      from (select limited_jobs.namespace, needed.key, sum(needed.value::bigint) as slots
+              from limited_jobs cross join lateral jsonb_each_text(limited_jobs.limits) needed
+             group by limited_jobs.namespace, needed.key
+             limit (select count(*) from limited_jobs cross join lateral jsonb_object_keys(limited_jobs.limits))) k
+     where not {{has_room(k)}}
+),
 new_jobs as (
     insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, parked_by, {{job_columns}})
     select id, submitted.owner, namespace, %(kind)s, key, decode(fingerprint, 'hex'), greatest(available_at, clock_timestamp()),
            (select observed_now()),
-           case when needed.limits is not null then parked_at_submission(needed.limits, namespace, available_at) end, {{job_values}}
+           case when needed.limits is not null and exists (
+                    select from keys_without_room w where w.namespace = submitted.namespace and needed.limits ? w.key)
+                then parked_at_submission(needed.limits, namespace, available_at) end, {{job_values}}
       from submitted cross join lateral (select {{all_limits(submitted)}} as limits offset 0) needed
      where not %(only_if_clear)s
         or not exists (select from tags_without_worker)

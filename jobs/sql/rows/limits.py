@@ -7,6 +7,7 @@ from typing import NamedTuple
 class LimitRecheckToTake(NamedTuple):
     id: int
     key: str
+    has_jobs: bool
     is_waited_for: bool
 
 
