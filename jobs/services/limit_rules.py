@@ -37,7 +37,7 @@ def set_limit(namespace: str, pattern: str, fields: Mapping[str, Any], by: str) 
     changes = {name: {"old": old.get(name), "new": wanted[name]} for name in FIELDS if old.get(name) != wanted[name]}
     record_action("set_limit", by, fields["note"], describe_rule(namespace, pattern), changes=changes)
     if pattern.startswith(RESERVED):
-        sql.count_running_jobs.fetch_rows(pattern=pattern, namespace=namespace)
+        sql.count_running_jobs.after(sql.lock_running_jobs).fetch_rows(pattern=pattern, namespace=namespace)
         park_soon(namespace, pattern)
     apply_rule(pattern)
     return LimitRule.objects.get(pk=rule.pk), is_new

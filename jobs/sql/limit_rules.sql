@@ -6,9 +6,20 @@
 -- row: LockedRules
 select true as locked from (select pg_advisory_xact_lock({{RULES_LOCK}})) locked
 
+-- statement: lock_running_jobs
+-- Lock the jobs that run now and that a rule by action, tag or namespace limits. A job whose attempt ends at this moment is
+-- waited for, and `count_running_jobs` then sees if its code may still run.
+-- takes: pattern text, namespace text
+-- returns: id uuid
+select j.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
+ where {{is_live(a)}} and {{is_limited_by_pattern(j)}}
+ order by j.id
+   for no key update of j
+
 -- statement: count_running_jobs
 -- Give slots to what runs already, for the keys that rules add. `pattern` and `namespace` are those of a rule by action,
--- tag or namespace that was set in this transaction, after `lock_rules`. A job that ends at this moment is waited for.
+-- tag or namespace that was set in this transaction, after `lock_rules`. Called after `lock_running_jobs`, in the same
+-- round trip.
 -- takes: pattern text, namespace text
 -- returns: slots bigint
 -- row: CountedSlots
@@ -16,8 +27,6 @@ with held_jobs as materialized (
     select j.id, j.namespace, a.id as attempt, {{all_limits(j)}} as limits
       from jobs_attempt a join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
      where {{is_live(a)}} and {{is_limited_by_pattern(j)}}
-     order by j.id
-       for no key update of j
 ),
 limited_jobs as (
     update jobs_workerjob j set limits = held_jobs.limits from held_jobs

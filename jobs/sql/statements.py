@@ -166,6 +166,7 @@ class JobsStatements(Statements):
     count_jobs_to_kill: Statement[kill.JobsToKill]
     list_jobs_to_kill: Statement[IdRow]
     lock_rules: Statement[limit_rules.LockedRules]
+    lock_running_jobs: Statement[IdRow]
     count_running_jobs: Statement[limit_rules.CountedSlots]
     list_jobs_of_rule: Statement[IdRow]
     park_jobs_of_rule: Statement[execution_starts.LimitKey]

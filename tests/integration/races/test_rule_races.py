@@ -4,11 +4,12 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 from django.db import connection
 
-from jobs.models import Attempt, LimitRecheck, LimitSlot, WorkerJob
+from jobs.models import Attempt, LimitRecheck, LimitSlot, TakenAttempt, WorkerJob
 from jobs.services import sweep
 from liveness.models import Tally
 from liveness.services import tokens
@@ -112,33 +113,73 @@ def assert_each_holds_a_slot(key):
     assert attempts == slots
 
 
-def test_a_new_rule_waits_for_a_claim_that_has_not_committed(plane, committed, threads):
+@pytest.fixture
+def waiting():
+    """Return a context in which writes of a table wait. Its value is a cursor for `resume`, which lets them go on."""
+
+    @contextmanager
+    def wait(event):
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_advisory_lock(42)")
+            cursor.execute(
+                "create or replace function waits() returns trigger language plpgsql as"
+                " $$ begin perform pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42); return new; end $$"
+            )
+            cursor.execute(f"create trigger waits {event} execute function waits()")
+            try:
+                yield cursor
+            finally:
+                cursor.execute("select pg_advisory_unlock_all()")
+                cursor.execute("drop function waits() cascade")
+
+    return wait
+
+
+def resume(cursor):
+    cursor.execute("select pg_advisory_unlock(42)")
+
+
+def test_a_new_rule_waits_for_a_claim_that_has_not_committed(plane, committed, threads, waiting):
     """The claim does not see the rule. The rule must see the attempt of the claim."""
     boss, client = plane
     submit(client, 2)
     one, two = committed(name="one"), committed(name="two")
-    with connection.cursor() as cursor:
-        cursor.execute("select pg_advisory_lock(42)")
-        cursor.execute(
-            "create or replace function waits() returns trigger language plpgsql as"
-            " $$ begin perform pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42); return new; end $$"
-        )
-        cursor.execute("create trigger waits before insert on jobs_attempt for each row execute function waits()")
-        try:
-            claim = threads(one.claim, 1)
-            eventually(lambda: waiters(cursor) == 1, within=10)
-            rule = threads(boss.call, "put", "/limits/tag:script", {"running": 1})
-            eventually(lambda: waiters(cursor) == 2, within=10)
-            cursor.execute("select pg_advisory_unlock(42)")
-            [attempt] = claim.result(10)
-            assert rule.result(10).status_code == 201
-            assert two.claim() == []
-        finally:
-            cursor.execute("select pg_advisory_unlock_all()")
-            cursor.execute("drop function waits() cascade")
+    with waiting("before insert on jobs_attempt for each row") as cursor:
+        claim = threads(one.claim, 1)
+        eventually(lambda: waiters(cursor) == 1, within=10)
+        rule = threads(boss.call, "put", "/limits/tag:script", {"running": 1})
+        eventually(lambda: waiters(cursor) == 2, within=10)
+        resume(cursor)
+        [attempt] = claim.result(10)
+        assert rule.result(10).status_code == 201
+        assert two.claim() == []
     one.start(attempt)
     one.complete(attempt)
     assert len(two.claim()) == 1
+
+
+def test_a_new_rule_counts_an_attempt_that_is_taken_away_at_this_moment(plane, committed, threads, waiting):
+    """The rule finds the attempt live and waits for its job. Then its code still runs, but the job is not held."""
+    boss, client = plane
+    submit(client, 2)
+    one, two = committed(name="one"), committed(name="two")
+    held = one.hold()
+    with waiting("after update of state on jobs_workerjob for each row when (new.state = 'PENDING')") as cursor:
+        move = threads(boss.post, f"/jobs/{held['job']['id']}/resubmit", {"note": "move"})
+        eventually(lambda: waiters(cursor) == 1, within=10)
+        rule = threads(boss.call, "put", "/limits/tag:script", {"running": 1})
+        eventually(lambda: waits_for_rows(cursor), within=10)
+        resume(cursor)
+        assert move.result(10).status_code < 300
+        assert rule.result(10).status_code == 201
+    assert TakenAttempt.objects.count() == 1
+    assert LimitSlot.objects.filter(key="tag:script", attempt_id=held["id"]).count() == 1
+    assert two.claim() == []
+
+
+def waits_for_rows(cursor):
+    cursor.execute("select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple'))")
+    return cursor.fetchone()[0]
 
 
 def waiters(cursor):
