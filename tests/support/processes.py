@@ -165,15 +165,16 @@ class Fleet:
             )
         return self.processes[name]
 
-    def web(self, name: str = "web", *options: str, port: int | None = None) -> str:
-        """Start a web server and return its URL."""
+    def web(self, name: str = "web", *options: str, port: int | None = None, is_awaited: bool = True) -> str:
+        """Start a web server and return its URL. Wait until it answers, unless `is_awaited` is False."""
         port = port or free_port()
         self.start(
             name, "-m", "granian", *SERVING, "--host", "127.0.0.1", "--port", str(port), *options,
             "controlplane.web:application",
         )  # fmt: skip
         url = f"http://127.0.0.1:{port}"
-        eventually(lambda: self.answers(f"{url}/livez"), why=f"{name} answers")
+        if is_awaited:
+            eventually(lambda: self.answers(f"{url}/livez"), why=f"{name} answers")
         return url
 
     def executor(self, name: str, *options: str) -> None:
@@ -186,16 +187,22 @@ class Fleet:
         self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat")
 
     def agent(
-        self, name: str, url: str, *options: str, is_fast: bool = False, prefix: Sequence[str] = ()
+        self,
+        name: str,
+        url: str,
+        *options: str,
+        is_fast: bool = False,
+        role: str = "worker",
+        prefix: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
         """Start an agent. With `is_fast` it has fast recovery: its sentinel reports a death before the timeout.
 
-        `prefix` is a command that starts the agent.
+        `role` is the name of its token. `prefix` is a command that starts the agent.
         """
         options = options if is_fast else ("--no-fast-recovery", *options)
         return self.start(
             name, "-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", "--runtimes", "", *options,
-            prefix=prefix, CONTROLPLANE_TOKEN=self.token("worker"),
+            prefix=prefix, CONTROLPLANE_TOKEN=self.token(role),
         )  # fmt: skip
 
     def connected(self) -> psycopg.Connection[Any]:

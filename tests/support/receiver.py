@@ -32,7 +32,9 @@ def listening() -> Iterator[Any]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield SimpleNamespace(got=got, statuses=statuses, url=f"http://127.0.0.1:{server.server_port}/hook?a=b")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield SimpleNamespace(got=got, statuses=statuses, url=f"http://127.0.0.1:{server.server_port}/hook?a=b")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,4 +1,4 @@
-"""The page of limits, and what the page of a job says of its limit."""
+"""The page of limits, and the limit on the page of a job."""
 
 import pytest
 from django.urls import reverse
