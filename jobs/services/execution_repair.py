@@ -11,7 +11,7 @@ All are found by state:
 Executions that have ended are not changed.
 
 Only a crash or a change by hand leaves such executions. So each sweep looks closely at a limited number of them, and
-the next sweep goes on from there. Ends that were not propagated are found by every sweep.
+the next sweep continues from there. Ends that were not propagated are found by every sweep.
 """
 
 from uuid import UUID
