@@ -104,7 +104,7 @@ Stream = OutputTail | InputFeed | AnswerLines
 
 
 class ChildPipes:
-    """The pipes of all children. The selector tells when one of them is ready."""
+    """The pipes of all children. The selector reports which of them is ready."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
