@@ -146,7 +146,8 @@ def test_the_search_for_stalled_executions_reads_no_table_as_a_whole(db):
     submit_many(40_000)  # a few steps among many jobs, as after a month
     run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where execution_id is null")
     run("analyze jobs_execution, jobs_workerjob, jobs_stepdependency")
-    parameters = {"batch": 100, "after": uuid.UUID(int=0)}
+    first, last = uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)
+    parameters = {"batch": 100, "after": first, "since": first, "until": last}
     (plan,) = run("explain (format json) " + compose_statement("jobs", "find_stalled_executions"), parameters)
     whole = [node["Relation Name"] for node in nodes(plan["Plan"]) if "Seq Scan" in node["Node Type"]]
     assert not {"jobs_workerjob", "jobs_stepdependency"} & set(whole)
