@@ -140,12 +140,12 @@ exists (
     and not {{starts_under_hold(waiting)}}
   order by waiting.namespace, waiting.id limit 1)
 
--- rule: may_be_unparked(j, of_set, room)
+-- rule: may_be_unparked(j, of_set)
 -- true if parked job j of a key and set of required tags may start, if there is room. A job that needs more slots than
 -- there are does not stop the others
 j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = of_set.key and j.namespace = of_set.namespace
 and j.required_tags = of_set.required_tags and j.available_at <= (select clock_timestamp())
-and coalesce((j.limits ->> of_set.key)::int <= room.most, true)
+and coalesce((j.limits ->> of_set.key)::int <= of_set.most, true)
 
 -- rule: other_limit(j)
 -- another key of job j, which is parked by `key`, with a rule that limits how many run or start; null if there is none

@@ -19,6 +19,7 @@ class SettledKeys(NamedTuple):
     parked: int
     unparked: int
     moved: int
+    skipped: list[str] | None
 
 
 class FreedSlot(NamedTuple):
