@@ -74,6 +74,7 @@ class Statement(Generic[Row]):
     row: type[Row]
     before: "tuple[Statement[Any], ...]" = ()
     """Statements that run first, in the same round trip."""
+    keeps_plan: bool = True
 
     def after(self, *others: "Statement[Any]") -> "Statement[Row]":
         """Return this statement with other statements that run before it, in the same round trip.
@@ -83,8 +84,14 @@ class Statement(Generic[Row]):
         """
         return replace(self, before=others)
 
+    def planned_at_each_call(self) -> "Statement[Row]":
+        """Return this statement, planned at each call for its parameters, if these need another plan."""
+        return replace(self, keeps_plan=False)
+
     @property
     def is_prepared(self) -> bool:
+        if not self.keeps_plan:
+            return False
         block = load_blocks(self.app).get(self.name)
         return block is not None and block.is_prepared
 

@@ -44,7 +44,8 @@ def recover_server(server: UUID) -> None:
 
     It skips a job that another transaction holds, such as the server's last report.
     """
-    statement = sql.recover_attempts.after(sql.lock_server)
+    # The kept plan would read all lost servers.
+    statement = sql.recover_attempts.planned_at_each_call().after(sql.lock_server)
     sweep_in_batches(statement, server=server, max_resubmissions=conf().max_resubmissions)
 
 

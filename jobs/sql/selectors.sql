@@ -97,7 +97,7 @@ with {{jobs_by_state}}
 select (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
        (select jsonb_agg(state) from figures where is_full) as about
 
--- prepared statement: read_flags
+-- statement: read_flags
 -- Return which of these jobs will not move until a person acts, and why.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool,
 --   fails_stale_running bool, running_stale_after float8, requeues_stale_claimed bool, claimed_stale_after float8

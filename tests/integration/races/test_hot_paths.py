@@ -102,15 +102,27 @@ SERVERS_READ = """
 """
 
 
-def test_a_check_reads_each_server_once_if_all_send_heartbeats(worker):
-    worker()
+def make_servers(and_then=""):
     with connection.cursor() as cursor:
         cursor.execute("set local session_replication_role = replica")  # without checks of transitions
-        cursor.execute(SERVERS.replace("%", "%%"))
+        cursor.execute(f"{SERVERS}; {and_then}")
         cursor.execute("set local session_replication_role = origin; analyze liveness_server")
+
+
+def test_a_check_reads_each_server_once_if_all_send_heartbeats(worker):
+    worker()
+    make_servers()
     before = run(SERVERS_READ)
     assert check_liveness()["disconnected"] == 0
     assert run(SERVERS_READ) - before < 2100
+
+
+def test_the_end_of_a_server_reads_no_server_that_ended_before(worker):
+    one = worker()
+    make_servers("update liveness_server set state = 'INACTIVE' where name like 's%'")
+    before = run(SERVERS_READ)
+    recovery.recover_server(uuid.UUID(one.id))
+    assert run(SERVERS_READ) - before < 100
 
 
 def test_a_heartbeat_for_a_hundred_attempts_is_one_round_trip(worker):
