@@ -118,7 +118,9 @@ def test_a_check_reads_each_server_once_if_all_send_heartbeats(worker):
 
 
 def test_the_end_of_a_server_reads_no_server_that_ended_before(worker):
+    submit_many(1)
     one = worker()
+    one.hold()
     make_servers("update liveness_server set state = 'INACTIVE' where name like 's%'")
     before = run(SERVERS_READ)
     recovery.recover_server(uuid.UUID(one.id))
