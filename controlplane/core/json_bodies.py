@@ -104,7 +104,7 @@ def write_json(data: object, option: int = 0, default: Callable[[Any], Any] | No
 
 
 def stored_json(text: str | None) -> orjson.Fragment | None:
-    """Return JSON that PostgreSQL wrote as a part of a response, without reading it."""
+    """Return a part of a response from a JSON text of PostgreSQL. The text is sent as it is."""
     return None if text is None else orjson.Fragment(text)
 
 

@@ -44,10 +44,10 @@ def are_on() -> bool:
 
 
 def list_commands(keys: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the SQL that runs these statements (app and name), after preparing those that are new to the connection.
+    """Prepare the statements (app and name) that are new to this connection. Return the SQL that runs all of them.
 
-    It begins and ends with settings, whose results the caller skips. A pooler may change the connection with each
-    transaction. Then prepared statements do not work: set DATABASE_PREPARED_STATEMENTS to 0.
+    The first and the last command change settings. The caller skips their results. A pooler may change the connection
+    with each transaction. Then prepared statements do not work: set DATABASE_PREPARED_STATEMENTS to 0.
     """
     names = PREPARED.setdefault(connection.connection, {})
     return [BEGIN, *(execute(key, names) for key in keys), END]
@@ -69,7 +69,10 @@ def execute(key: tuple[str, str], names: dict[tuple[str, str], str]) -> str:
 
 @contextmanager
 def preparing_again() -> Iterator[None]:
-    """Let the whole transaction run again if the connection has lost its prepared statements. No row is at fault."""
+    """Raise OperationalError if the connection has lost its prepared statements.
+
+    No row is at fault, so the whole transaction runs again, and no row is left out.
+    """
     names = PREPARED.get(connection.connection, {})
     had_prepared = bool(names)
     try:

@@ -175,7 +175,7 @@ def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[li
 def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[list[Any], ...]:
     """Run the statements in one round trip and return the rows of each. See `Statement.after`.
 
-    If one of them is a prepared statement, all of them are run as such.
+    If one of them is a prepared statement, all of them are prepared.
     """
     if any(statement.is_prepared for statement in statements) and prepared.are_on():
         keys = [(statement.app, statement.name) for statement in statements]

@@ -10,8 +10,8 @@ All are found by state:
 
 Executions that have ended are not changed.
 
-Only a crash or a change by hand leaves such executions. So each sweep looks closely at a limited number of them, and
-the next sweep continues from there. Ends that were not propagated are found by every sweep.
+Only a crash or a change by hand leaves such executions. So each sweep looks closely at a limited number of open
+executions, and the next sweep continues behind them. Every sweep finds all ends that were not propagated.
 """
 
 from uuid import UUID

@@ -142,7 +142,7 @@ def digest_token(text: str) -> bytes:
 
 
 def _read_token(digest: bytes) -> FoundToken | None:
-    # This statement only reads, but `fetch_prepared_rows` would count it as a possible change.
+    # This statement only reads. Without `reading()` it would count as a possible change.
     with database.reading():
         return next(iter(sql.find_api_token.fetch_rows(digest=digest)), None)
 

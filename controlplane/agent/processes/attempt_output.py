@@ -1,4 +1,4 @@
-"""Output of attempts that share a process. Each text goes to the attempt that writes it."""
+"""Output of attempts that share a process. Each text is sent as output of the attempt that wrote it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Answers:
 
 
 class AttemptOutput(io.TextIOBase):
-    """Standard output or error. The attempt that writes a text gets it. Other text is dropped."""
+    """Standard output or error. Text that no attempt wrote is dropped."""
 
     encoding = "utf-8"
 

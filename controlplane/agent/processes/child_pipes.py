@@ -1,4 +1,4 @@
-"""Pipes between the agent and its child processes. Neither end may block the agent."""
+"""Pipes between the agent and its child processes. No child may block the agent."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ Stream = OutputTail | InputFeed | AnswerLines
 
 
 class ChildPipes:
-    """The pipes of all children. The selector reports which of them is ready."""
+    """The pipes of all children. The selector returns the pipes that are ready."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
 
     def open(self, feed: InputFeed, streams: Iterable[OutputTail | AnswerLines]) -> None:
-        """Write and read the pipes of a new child from now on. A pool process gets its calls by `send`."""
+        """Begin to write and read the pipes of a new child. A pool process gets its calls by `send`."""
         if not isinstance(feed, CallFeed):
             self._register(feed, selectors.EVENT_WRITE)
         for stream in streams:
@@ -134,9 +134,9 @@ class ChildPipes:
                 self._transfer(key.data)
 
     def read_rest(self, stream: OutputTail | AnswerLines) -> None:
-        """Read what a child has left in a pipe, and close the pipe.
+        """Read the rest of the output of a child that has ended, and close the pipe.
 
-        The rest is limited, because a process that escaped may hold the pipe open and write forever.
+        Only REST chunks are read, because a process that escaped may hold the pipe open and write forever.
         """
         for _ in range(REST):
             if stream.pipe.closed or not stream.read_chunk():

@@ -165,7 +165,7 @@ class ChildProcess:
             os.kill(self.process.pid, signal.SIGKILL)
 
     def describe_exit(self, status: int) -> ChildExit:
-        """Return the end of the code, after the reaper has exited with `status` and all pipes have been read."""
+        """Return the exit of the child. Its reaper exited with `status`, and all its pipes have been read."""
         result = b""
         if self.result:
             with self.result:

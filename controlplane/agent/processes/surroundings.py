@@ -21,7 +21,7 @@ ENVIRON: Any = os.environ
 
 
 class Surroundings:
-    """State of a pool process that code can change. It is put back after each attempt, or the process is replaced.
+    """State of a pool process that code can change. It is restored after each attempt, or the process is replaced.
 
     `memory_limit` is in bytes of resident memory; None means no limit.
     """

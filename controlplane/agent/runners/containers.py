@@ -35,7 +35,7 @@ FILES = "/run/controlplane"
 """The folder for the files of an attempt in its container."""
 NOT_STARTED = 125  # exit status of docker and podman if no container started
 OUT_OF_MEMORY = re.compile(r"^(?:true|OOMKilled) (\S*)", re.MULTILINE)
-"""The output of INSPECT (docker.py) if the kernel killed the code for memory, with its limit if it has one."""
+"""The output of INSPECT (docker.py) if the kernel killed the code for its memory use. The group is the limit."""
 UNREACHABLE_TEXT = re.compile(
     r"cannot connect to|unable to connect|daemon running|error during connect|connection reset"
     r"|connection (?:to the server \S+ was )?refused|i/o timeout|tls handshake timeout|name resolution|cannot be run",

@@ -16,7 +16,7 @@ def set_choices(form: forms.Form, field: str, choices: Iterable[tuple[str, str]]
 
 
 def offer_namespaces(form: forms.Form, namespaces: Sequence[str]) -> None:
-    """Let the user choose one of these namespaces. Remove the field if there are not several."""
+    """Let the user choose one of these namespaces. Remove the field if there is only one, or none."""
     if len(namespaces) > 1:
         set_choices(form, "namespace", [(name, name) for name in namespaces])
     else:

@@ -69,7 +69,10 @@ def draw_beats(history: ServerHistory, interval: float, losses: Sequence[datetim
 
 
 def draw_loads(history: ServerHistory) -> list[HistoryChart]:
-    """Return the charts of CPU and memory use of the machine, or none if the heartbeats of the period have neither."""
+    """Return the charts of CPU and memory use of the machine.
+
+    The list is empty if no heartbeat of the period has one of these values.
+    """
     if all(step.cpu_highest is None and step.memory_highest is None for step in history.steps):
         return []
     cpu: list[tuple[str, str, Read[ServerStep]]] = [

@@ -25,7 +25,10 @@ def present_server_charts(
     *,
     sees_jobs: bool,
 ) -> dict[str, Any]:
-    """Return the charts of a server. Those of its work are left out if it is no worker or the user sees no jobs."""
+    """Return the charts of a server.
+
+    The charts of its work are left out if it is not a worker, or if the user may not view jobs.
+    """
     period = chosen.period
     history = ServerHistory(period, server.now, count_silence(server, chosen, steps))
     losses = [event.at for event in events if not event.action and event.to_state == ServerState.DISCONNECTED]

@@ -35,16 +35,17 @@ FIRST = ["FAILED", "EXPIRED", "CANCELLED", "RUNNING", "CLAIMED", "PENDING"]
 
 @dataclass
 class KnownNeeds:
-    """Families of steps that each family depends on, by the box of the graph. None: not read yet."""
+    """Dependencies between the boxes of a graph."""
 
     by_box: dict[str, list[str]] | None = None
+    """Boxes that each box depends on. None: not read yet."""
 
 
 @lru_cache(maxsize=64)
 def needs_of_families(execution: UUID, steps: int) -> KnownNeeds:
-    """Return the object that keeps the needs from one poll to the next.
+    """Return the dependencies that an earlier poll has read, for an execution with this number of steps.
 
-    They change only when steps are added, so their number, `steps`, is part of the key.
+    They change only when steps are added, so the number of steps is part of the key.
     """
     return KnownNeeds()
 

@@ -96,7 +96,7 @@ class UnackedMessages:
     def tags(self, instance: str) -> list[str]:
         """Return the tags of an instance's messages, newest first.
 
-        Return the messages to the heads of their queues in this order. Then the oldest is delivered first again.
+        If the messages go back to the heads of their queues in this order, the oldest is delivered first again.
         """
         client = self._client
         held = {bytes_to_str(tag) for tag in client.hkeys(self._key(keys.unacked(instance)))}

@@ -85,7 +85,7 @@ class Rescue:
             return tasks
 
     def forget_unknown(self) -> None:
-        """Count the time for which instances are unknown from zero, because the control plane did not answer."""
+        """Forget since when instances are unknown, because the control plane did not answer."""
         with self._lock:
             self._unknown_since = {}
 
