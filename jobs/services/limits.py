@@ -1,10 +1,10 @@
 """Limits: how many jobs with a key run at once, and how often they start, over all workers.
 
-A submission parks jobs unless their keys have room for all of them. A claim gives a job all the slots that it needs, or
-parks it (jobs/sql/claiming.sql). A slot is a row, which is deleted when its attempt has ended and its code has stopped. Whatever frees a slot, and whatever removes a waiting job, notes
-the keys to be checked again in the same transaction. A later transaction takes these notes and settles the keys: as
-many jobs of a key are claimable as it has free slots, in each set of required tags. A job of a fair key gets its turn
-then (jobs/sql/fair_turns.sql).
+A submission parks jobs unless their keys have room for all of them. A claim gives a job all the slots that it needs,
+or parks it (jobs/sql/claiming.sql). A slot is a row, which is deleted when its attempt has ended and its code has
+stopped. Whatever frees a slot, and whatever removes a waiting job, notes the keys to be checked again in the same
+transaction. A later transaction takes these notes and settles the keys: as many jobs of a key are claimable as it has
+free slots, in each set of required tags. A job of a fair key gets its turn then (jobs/sql/fair_turns.sql).
 
 Locks: keys come after jobs. A settlement holds the lock of its keys, so it never waits for a job but skips locked ones.
 """
@@ -53,7 +53,7 @@ def try_to_settle(settle: Callable[[], int] | None = None) -> None:
 def settle_rechecks(*, with_all_executions: bool = False) -> int:
     """Settle all noted keys, and start executions that wait for them.
 
-    With `with_all_executions`, start executions that wait for any key. Returns how many jobs and executions may start now.
+    With `with_all_executions`, start executions that wait for any key. Returns how many jobs and executions may start.
     """
     from jobs.services import execution_starts  # it stands on executions, which stand on this module
 

@@ -1,6 +1,6 @@
 -- statement: read_repair_range
--- Return the last execution of the range that a sweep looks at closely. The range begins after `since`. Before its end are
--- at most `most` open executions and at most `most` blocked steps. Null: there are no more, so the range has no end.
+-- Return the last execution of the range that a sweep looks at closely. The range begins after `since`. Before its end
+-- are at most `most` open executions and at most `most` blocked steps. Null: there are no more, so the range has no end.
 -- takes: since uuid, most bigint
 -- returns: until uuid|null
 -- row: RepairRange
@@ -14,8 +14,8 @@ select least(
 -- statement: find_stalled_executions
 -- List open executions that do not continue although something in them has ended. Called by the sweep. Each end is
 -- propagated in its own transaction, so what is visible here was left by a crash or by a change by hand. Ends that were
--- not propagated are found everywhere, by their index. The checks that read each open execution or each blocked step read
--- only those after `since` up to `until`. Scalar subqueries use an index and never hash the whole table.
+-- not propagated are found everywhere, by their index. The checks that read each open execution or each blocked step
+-- read only those after `since` up to `until`. Scalar subqueries use an index and never hash the whole table.
 -- takes: since uuid, until uuid, after uuid, batch bigint
 -- returns: id uuid
 with recursive {{pending_tag_sets}},

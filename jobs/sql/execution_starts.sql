@@ -17,9 +17,9 @@ with recursive waited_keys (key) as (
 select key from waited_keys
 
 -- prepared statement: list_executions_to_start
--- List executions that wait for slots of these keys which are free now, the oldest ones of each key and namespace. If an
--- execution needs more slots than are free, those behind it wait. If it needs more than there are, they do not wait. Those
--- in `left_out` cannot start. It takes no lock, so `start_executions` decides.
+-- List executions that wait for slots of these keys which are free now, the oldest ones of each key and namespace. If
+-- an execution needs more slots than are free, those behind it wait. If it needs more than there are, they do not
+-- wait. Those in `left_out` cannot start. It takes no lock, so `start_executions` decides.
 -- takes: keys text[], left_out uuid[], most bigint
 -- returns: id uuid, namespace text
 -- row: ExecutionToStart

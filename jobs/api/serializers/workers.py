@@ -216,7 +216,7 @@ read_job = attrgetter(*("job" if name == "id" else name for name in JOB_FIELDS))
 
 
 def describe_claimed(row: GivenAttempt) -> dict[str, Any]:
-    """Return the response about an attempt. Each field of its job is the column with its name; `id` is the column `job`."""
+    """Return the response about an attempt. Each field of its job is the column with this name, and `id` is `job`."""
     job = dict(zip(JOB_FIELDS, read_job(row), strict=True))
     for name in STORED_JSON:
         job[name] = stored_json(job[name])
