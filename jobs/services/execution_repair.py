@@ -32,14 +32,14 @@ FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
 
 
 class RepairPosition:
-    """Execution after which the next sweep of this process begins to look closely."""
+    """Execution after which the next sweep of this process begins to look closely. None: it has made no sweep."""
 
-    since = FIRST
+    since: UUID | None = None
 
 
 def repair_executions() -> dict[str, int]:
     """Repair all executions that do not continue. Return how many, if any."""
-    since = RepairPosition.since
+    since = RepairPosition.since or sql.pick_repair_start.fetch_only_row(most=LOOKED_AT).since or FIRST
     until = sql.read_repair_range.fetch_only_row(since=since, most=LOOKED_AT - 1).until
     count, after = 0, FIRST
     while stalled := sql.find_stalled_executions.fetch_rows(batch=BATCH, after=after, since=since, until=until or LAST):

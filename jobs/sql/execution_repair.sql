@@ -11,6 +11,18 @@ select least(
              where j.state = 'BLOCKED' and j.execution_id > %(since)s
              order by j.execution_id limit 1 offset %(most)s)) as until
 
+-- statement: pick_repair_start
+-- Return an execution after which a new process begins to look closely. It is random, because the processes before may have
+-- looked only at the first ones. Null: begin with the first one, as always if there are at most `most`.
+-- takes: most bigint
+-- returns: since uuid|null
+-- row: RepairStart
+select case when picked.open > %(most)s and picked.place > 0 then (
+           select e.id from jobs_execution e
+            where e.state not in {{EXECUTION_TERMINAL}} order by e.id limit 1 offset picked.place - 1) end as since
+  from (select count(*) as open, floor(random() * (count(*) + %(most)s))::bigint - %(most)s as place
+          from jobs_execution e where e.state not in {{EXECUTION_TERMINAL}}) picked
+
 -- statement: find_stalled_executions
 -- List open executions that do not continue although something in them has ended. Called by the sweep. Each end is
 -- propagated in its own transaction, so what is visible here was left by a crash or by a change by hand. Ends that were

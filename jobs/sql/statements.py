@@ -109,6 +109,7 @@ class JobsStatements(Statements):
     read_missed_deadlines: Statement[deadlines.MissedDeadlines]
     enqueue_jobs: Statement[enqueueing.EnqueuedJob]
     read_repair_range: Statement[execution_repair.RepairRange]
+    pick_repair_start: Statement[execution_repair.RepairStart]
     find_stalled_executions: Statement[IdRow]
     find_stalled_jobs: Statement[execution_repair.FindStalledJobsRow]
     find_stalled_evaluations: Statement[IdRow]

@@ -8,6 +8,10 @@ class RepairRange(NamedTuple):
     until: UUID | None
 
 
+class RepairStart(NamedTuple):
+    since: UUID | None
+
+
 class FindStalledJobsRow(NamedTuple):
     id: UUID
     child: UUID | None

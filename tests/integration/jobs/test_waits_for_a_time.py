@@ -1,6 +1,7 @@
 """Steps that wait for a time: they run without a worker and are ended by the tick of the triggers."""
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -188,10 +189,17 @@ def test_a_repair_leaves_waits_and_begins_what_follows_them(begin, clock):
 
 def test_sweeps_take_turns_to_look_closely_at_open_executions(begin, clock, monkeypatch):
     monkeypatch.setattr(execution_repair, "LOOKED_AT", 2)
+    monkeypatch.setattr(execution_repair.RepairPosition, "since", execution_repair.FIRST)
     for number in range(5):
         begin(wait("pause", seconds=500), *([step("b", "pause")] if number == 4 else []))
     WorkerJob.objects.filter(step="pause").update(state="COMPLETED", finished_at=timezone.now(), passed_on=True)
     assert [run_sweep()["repaired"].get("REPAIRED", 0) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_a_new_process_begins_to_look_closely_at_any_open_execution(begin, clock):
+    runs = [UUID(begin(wait("pause", seconds=500)).id) for _ in range(5)]
+    assert {sql.pick_repair_start.fetch_only_row(most=2).since for _ in range(200)} == {None, *runs[:4]}
+    assert {sql.pick_repair_start.fetch_only_row(most=5).since for _ in range(20)} == {None}
 
 
 def test_a_child_execution_may_wait(begin, clock):
