@@ -305,11 +305,15 @@ $$;
 """
 LIMIT_ROOM = """
 -- Return how many slots of a key are free and how many of its jobs may start now (null: any number). `most` is the
--- number of all its slots: a job that needs more never starts.
-CREATE FUNCTION limit_room(key text, of_namespace text, OUT slots bigint, OUT starts bigint, OUT most bigint)
+-- number of all its slots: a job that needs more never starts. `reserved` are the slots that a waiting execution needs,
+-- by the namespace of the limit. These slots and one start are not free.
+CREATE FUNCTION limit_room(
+    key text, of_namespace text, reserved jsonb DEFAULT NULL, OUT slots bigint, OUT starts bigint, OUT most bigint)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    SELECT min(l.running - l.used), min(floor(l.tokens))::bigint, min(l.running) INTO slots, starts, most
+    SELECT min(l.running - l.used - coalesce(($3 ->> l.namespace)::bigint, 0)),
+           min(floor(l.tokens) - coalesce(jsonb_exists($3, l.namespace), false)::int)::bigint, min(l.running)
+      INTO slots, starts, most
       FROM limits_of($1, $2) l;
 END
 $$;
@@ -365,8 +369,9 @@ GRANT_SLOTS = """
 -- other one. `limits` are those of the jobs. The keys are locked until the end of the transaction, in the order of the
 -- numbers that they are locked by. The function is VOLATILE, so what it reads under the lock is current. It spends the
 -- starts; the caller writes the slots. Mostly all jobs get their slots, so that is checked for all at once first.
-CREATE FUNCTION grant_slots(jobs uuid[], limits jsonb[], of_namespace text) RETURNS TABLE (job uuid, missing text)
-LANGUAGE plpgsql VOLATILE AS $$
+-- `reserved` are the slots that waiting executions need, by key and then as in `limit_room`.
+CREATE FUNCTION grant_slots(jobs uuid[], limits jsonb[], of_namespace text, reserved jsonb DEFAULT NULL)
+RETURNS TABLE (job uuid, missing text) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     keys text[];
     rooms jsonb;
@@ -383,7 +388,7 @@ BEGIN
       INTO all_fit, spent, rooms
       FROM (SELECT needed.key, sum(needed.value::bigint) AS slots, count(*) AS starts
               FROM unnest(limits) of_job, jsonb_each_text(of_job) needed GROUP BY needed.key) total
-     CROSS JOIN LATERAL limit_room(total.key, of_namespace) room;
+     CROSS JOIN LATERAL limit_room(total.key, of_namespace, reserved -> total.key) room;
     IF all_fit THEN
         RETURN QUERY SELECT granted.job, NULL::text FROM unnest(jobs) granted (job);
     ELSE
@@ -429,10 +434,10 @@ FUNCTIONS = {
     "keys_of_job(text, text[], text[])": KEYS_OF_JOB,
     "limits_with_rules(jsonb, text, text[], text[])": LIMITS_WITH_RULES,
     "limits_of(text, text)": LIMITS_OF,
-    "limit_room(text, text)": LIMIT_ROOM,
+    "limit_room(text, text, jsonb)": LIMIT_ROOM,
     "parked_at_submission(jsonb, text, timestamptz)": PARKED_AT_SUBMISSION,
     "fair_weight(text, text)": FAIR_WEIGHT,
-    "grant_slots(uuid[], jsonb[], text)": GRANT_SLOTS,
+    "grant_slots(uuid[], jsonb[], text, jsonb)": GRANT_SLOTS,
     "time_in_message(timestamptz)": TIME_IN_MESSAGE,
     "error_in_message(jsonb)": ERROR_IN_MESSAGE,
     "write_notifications(text, jsonb, uuid, text, text, jsonb)": WRITE_NOTIFICATIONS,

@@ -1,8 +1,8 @@
 """Starts of executions with limits: an execution takes all its slots at once, and holds them until its end.
 
 Until it starts, the execution and its first steps are parked. Executions that wait for a key start in their order. The
-settlement of limits reserves the slots of the first one, so jobs do not overtake it. It starts executions of the noted
-keys. The regular look starts all whose slots are free, so a note that was lost only delays them.
+settlement of limits and claims reserve the slots of the first one, so jobs do not overtake it. The settlement starts
+executions of the noted keys. The regular look starts all whose slots are free, so a lost note only delays them.
 
 Locks: the keys are locked after the roots and the executions. Then only parked and BLOCKED steps of these trees are
 locked. A transaction that holds one of these locks never waits for a key.

@@ -207,13 +207,18 @@ jobs_without_turn as materialized (
      group by fitting.job_id
 ),
 granted_slots as materialized (
-    -- A job with limits gets all its slots or none. The function is not called if no job of this claim has limits.
+    -- A job with limits gets all its slots or none. The function is not called if no job of this claim has limits. Nor are
+    -- reserved slots looked up if no execution waits.
     select granted.job, granted.missing
       from (select array_agg(fitting.job_id order by fitting.place) as jobs,
                    array_agg(fitting.limits order by fitting.place) as limits
               from fitting where fitting.limits is not null and fitting.job_id not in (select job from jobs_without_turn)
             having count(*) > 0) limited
-     cross join lateral grant_slots(limited.jobs, limited.limits, (select worker.namespace from worker)) granted
+     cross join lateral grant_slots(limited.jobs, limited.limits, (select worker.namespace from worker), (
+           select jsonb_object_agg(of_key.key, {{reserved_slots(of_key)}})
+             from (select distinct needed.key, (select worker.namespace from worker) as namespace
+                     from unnest(limited.limits) of_job (limits) cross join lateral jsonb_object_keys(of_job.limits) needed (key)
+                    where (select {{executions_wait}})) of_key)) granted
 ),
 jobs_to_park as (
     select job, missing from granted_slots where missing is not null

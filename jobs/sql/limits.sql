@@ -109,15 +109,9 @@ claimable_jobs as materialized (
             limit %(most)s) j
 ),
 rooms as materialized (
-    -- The slots and the start of the first waiting execution are reserved for it. Otherwise jobs that need fewer slots could
-    -- overtake it for ever.
     select of_key.key, of_key.namespace, room.slots, room.starts, room.most
       from (select key, namespace from parked_sets union select key, namespace from claimable_jobs) of_key
-     cross join lateral (
-           select min(l.running - l.used - coalesce(first_execution.amount, 0)) as slots,
-                  min(floor(l.tokens) - (first_execution.amount is not null)::int)::bigint as starts, min(l.running) as most
-             from limits_of(of_key.key, of_key.namespace) l
-             left join lateral {{first_execution(l, of_key)}} first_execution on true) room
+     cross join lateral limit_room(of_key.key, of_key.namespace, {{reserved_slots(of_key)}}) room
 ),
 counted_jobs as (
     select claimable_jobs.*,

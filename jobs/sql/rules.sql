@@ -140,6 +140,14 @@ exists (
     and not {{starts_under_hold(waiting)}}
   order by waiting.namespace, waiting.id limit 1)
 
+-- rule: reserved_slots(k)
+-- the slots that the first waiting execution of key k needs, by the namespace of each limit (null: none waits). They are
+-- reserved for it. Otherwise jobs that need fewer slots could overtake it for ever
+(select jsonb_object_agg(l.namespace, first_execution.amount)
+   from limits_of(k.key, k.namespace) l
+  cross join lateral {{first_execution(l, k)}} first_execution
+  where {{has_parked_executions(k)}})
+
 -- rule: may_be_unparked(j, of_set)
 -- true if parked job j of a key and set of required tags may start, if there is room. A job that needs more slots than
 -- there are does not stop the others
@@ -168,6 +176,12 @@ coalesce((select true from jobs_workerjob j
 coalesce((select true from jobs_execution e
            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = k.key
            order by e.namespace limit 1), false)
+
+-- rule: executions_wait
+-- true if executions wait for slots. The order makes PostgreSQL use the index execution_parked
+coalesce((select true from jobs_execution e
+           where e.state = 'RUNNING' and e.parked_by is not null
+           order by e.parked_by ->> 'limit' limit 1), false)
 
 -- rule: has_room(k)
 -- true if new jobs of key k that need `slots` slots need not wait: no job or execution waits for the key, and so many slots

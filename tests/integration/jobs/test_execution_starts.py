@@ -50,6 +50,21 @@ def test_jobs_do_not_overtake_an_execution_that_needs_several_slots(rule, limite
     assert claimable() == 2
 
 
+def test_an_unblocked_step_does_not_overtake_an_execution_that_needs_more_slots(rule, limited, begin, worker, submit):
+    """Nobody parks it before a worker reads it, so the claim must respect the reserved slots."""
+    rule(running=2)
+    one = worker(max_concurrent=10)
+    submit(limits=[KEY])
+    [held] = one.claim()
+    begin(step("x"), step("y", "x", limits=[KEY]))
+    large = limited(limits={KEY: 2})
+    one.complete(one.hold())
+    assert (one.claim(limit=10), waits(large)) == ([], True)
+    assert WorkerJob.objects.filter(step="y", parked_by={"limit": KEY}).exists()
+    one.start(held), one.complete(held)
+    assert (waits(large), [attempt["job"]["execution"] for attempt in one.claim(limit=10)]) == (False, [str(large.id)])
+
+
 @pytest.mark.parametrize("leaves", ["cancelled", "on hold"])
 def test_jobs_may_start_when_the_execution_before_them_leaves(rule, limited, jobs_with_key, worker, api, leaves):
     rule(running=2)

@@ -169,7 +169,7 @@ def test_a_slot_that_is_freed_while_a_claim_parks_is_not_missed(plane, committed
 def test_a_claim_without_limited_jobs_never_calls_the_function_of_limits(worker, submit):
     submit(unmatched="wait")
     with connection.cursor() as cursor:
-        cursor.execute("alter function grant_slots(uuid[], jsonb[], text) rename to grant_slots_away")
-        cursor.execute("create function grant_slots(uuid[], jsonb[], text) returns table (job uuid, missing text)"
+        cursor.execute("alter function grant_slots(uuid[], jsonb[], text, jsonb) rename to grant_slots_away")
+        cursor.execute("create function grant_slots(uuid[], jsonb[], text, jsonb) returns table (job uuid, free text)"
                        " language plpgsql as $$ begin raise 'called'; end $$")  # fmt: skip
     assert len(worker().claim()) == 1
