@@ -45,6 +45,7 @@ def start_some(keys: Collection[str], left_out: set[UUID]) -> list[bool]:
     def leave_out(execution: UUID, error: Exception) -> list[bool]:
         record_left_out("executions started", execution, error)
         left_out.add(execution)
+        sql.note_rechecks.fetch_rows(keys=list(keys))  # it reserves no slots any more
         return [False]
 
     by_namespace: dict[str, list[UUID]] = {}

@@ -19,7 +19,8 @@ select key from waited_keys
 -- prepared statement: list_executions_to_start
 -- List executions that wait for slots of these keys which are free now, the oldest ones of each key and namespace. If
 -- an execution needs more slots than are free, those behind it wait. If it needs more than there are, they do not
--- wait. Those in `left_out` cannot start. It takes no lock, so `start_executions` decides.
+-- wait. Those in `left_out` cannot start. One that another process could not start is tried again a minute later. It
+-- takes no lock, so `start_executions` decides.
 -- takes: keys text[], left_out uuid[], most bigint
 -- returns: id uuid, namespace text
 -- row: ExecutionToStart
@@ -51,6 +52,7 @@ select waiting.id, keys.namespace
                   and e.parked_by ->> 'limit' = keys.key and e.namespace = keys.namespace
                   and coalesce((e.limits ->> keys.key)::int <= room.most, true)
                   and e.id <> all(%(left_out)s::uuid[]) and not {{starts_under_hold(e)}}
+                  and coalesce({{start_refused_at(e)}} < clock_timestamp() - interval '1 minute', true)
                 order by e.id
                 limit greatest(0, least(%(most)s, room.slots, room.starts))) oldest) waiting
  where coalesce(waiting.slots <= room.slots, true)

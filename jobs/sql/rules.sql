@@ -127,9 +127,14 @@ exists (
                 when 'namespace' then hold.value = e.namespace
                 else false end))
 
+-- rule: start_refused_at(e)
+-- when the database last refused to start execution e (null: it never has)
+(select l.at from liveness_leftout l where l.step = 'executions started' and l.row = e.id::text)
+
 -- rule: first_execution(l, of_key)
 -- the first execution that waits for the slots of key of_key which limit l counts, and how many it needs. One that needs
--- more slots than there are never starts, so it does not count. Nor does one that lacks only slots of another limit
+-- more slots than there are never starts, so it does not count. Nor does one that lacks only slots of another limit, or
+-- one that the database refused to start
 (select waiting.amount
    from (select e.*, e.id as execution_id, (e.limits ->> of_key.key)::int as amount from jobs_execution e) waiting
   cross join lateral limit_room(of_key.key, waiting.namespace) own
@@ -137,7 +142,7 @@ exists (
     and (l.namespace = 'default' or waiting.namespace = l.namespace)
     and coalesce(waiting.amount <= own.most, true)
     and (waiting.amount > l.running - l.used or coalesce(waiting.amount <= own.slots, true))
-    and not {{starts_under_hold(waiting)}}
+    and {{start_refused_at(waiting)}} is null and not {{starts_under_hold(waiting)}}
   order by waiting.namespace, waiting.id limit 1)
 
 -- rule: reserved_slots(k)

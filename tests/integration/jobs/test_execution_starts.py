@@ -1,11 +1,14 @@
 """Starts of waiting executions: jobs beside them, keys that are not noted, and one that cannot start."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from jobs.models import LimitRecheck, LimitSlot, WorkerJob
 from jobs.services import execution_starts, limits
 from liveness.models import LeftOut
-from tests.integration.jobs.test_left_out import break_row
+from tests.integration.jobs.test_left_out import break_row, mend_rows
 from tests.support.executions import SCRIPT, step
 
 KEY, OTHER = "customer:42", "customer:43"
@@ -119,6 +122,20 @@ def test_an_execution_that_cannot_start_does_not_hold_up_the_others(rule, limite
     rule(running=3)
     assert [waits(run) for run in runs] == [True, False, False, False]
     assert list(LeftOut.objects.values_list("row", "step")) == [(runs[0].id, "executions started")]
+
+
+def test_an_execution_that_cannot_start_reserves_no_slot_and_is_tried_each_minute(rule, limited, jobs_with_key):
+    rule(running=0)
+    run = limited()
+    jobs_with_key(2)
+    break_row("jobs_execution", run.id)
+    rule(running=1)
+    limits.settle_left(), limits.settle_left()
+    assert (claimable(), waits(run), LeftOut.objects.get().times) == (1, True, 1)
+    mend_rows()
+    LeftOut.objects.update(at=timezone.now() - timedelta(minutes=2))
+    limits.settle_left()
+    assert not waits(run)
 
 
 def test_executions_that_end_with_their_start_do_not_nest(rule, limited, monkeypatch):
