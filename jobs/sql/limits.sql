@@ -1,6 +1,7 @@
 -- prepared statement: list_rechecks
--- List noted keys, and whether jobs (`has_jobs`) or executions (`is_waited_for`) wait that have them. It deletes notes of
--- keys for which nothing waits. If a job is parked at this moment, its own note is younger. It takes no other lock: see
+-- List noted keys, and whether jobs (`has_jobs`) or executions (`is_waited_for`) wait that have them. Claimable jobs count
+-- only if a rule limits the key, because none of them is parked otherwise. It deletes notes of keys for which nothing
+-- waits. If a job is parked at this moment, its own note is younger. It takes no other lock: see
 -- `take_rechecks`.
 -- takes: most bigint
 -- returns: id bigint, key text, has_jobs bool, is_waited_for bool
@@ -8,9 +9,10 @@
 with noted as materialized (
     select t.id, t.key,
            {{has_parked_jobs(t)}}
-           or coalesce((select true from jobs_workerjob j
-                         where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? t.key
-                         limit 1), false) as has_jobs,
+           or {{is_limited(t)}} and coalesce((
+               select true from jobs_workerjob j
+                where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? t.key
+                limit 1), false) as has_jobs,
            {{has_parked_executions(t)}} as is_waited_for
       from (select id, key from jobs_limitrecheck order by id limit %(most)s) t
 ),
@@ -99,9 +101,7 @@ parked_sets (key, namespace, required_tags) as (
 claimable_jobs as materialized (
     -- Keys that are only fair are left out. All their jobs may be claimable, and none of them is parked.
     select keys.key, j.id, j.namespace, j.required_tags, j.priority, j.turn, j.available_at, (j.limits ->> keys.key)::int as amount
-      from (select * from keys
-             where exists (select from jobs_limitrule r
-                            where r.pattern = any(limit_patterns(keys.key)) and (r.running is not null or r.starts is not null))) keys
+      from (select * from keys where {{is_limited(keys)}}) keys
      cross join lateral (
            select * from jobs_workerjob j
             where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? keys.key

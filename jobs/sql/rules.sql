@@ -170,6 +170,11 @@ and coalesce((j.limits ->> of_set.key)::int <= of_set.most, true)
            and (r.running is not null or r.starts is not null))
   limit 1)
 
+-- rule: is_limited(k)
+-- true if a rule limits how many jobs of key k run or start
+exists (select from jobs_limitrule r
+         where r.pattern = any(limit_patterns(k.key)) and (r.running is not null or r.starts is not null))
+
 -- rule: has_parked_jobs(k)
 -- true if jobs are parked by key k. The limit and the order make PostgreSQL use the index job_parked
 coalesce((select true from jobs_workerjob j

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from jobs.models import LimitRecheck, LimitSlot, WorkerJob
 from jobs.services import execution_starts, limits
+from jobs.sql import sql
 from liveness.models import LeftOut
 from tests.integration.jobs.test_left_out import break_row, mend_rows
 from tests.support.executions import SCRIPT, step
@@ -136,6 +137,18 @@ def test_an_execution_that_cannot_start_reserves_no_slot_and_is_tried_each_minut
     LeftOut.objects.update(at=timezone.now() - timedelta(minutes=2))
     limits.settle_left()
     assert not waits(run)
+
+
+@pytest.mark.parametrize("fields", [None, {"fair": True}])
+def test_a_noted_key_that_no_rule_limits_is_not_settled(rule, jobs_with_key, fields):
+    if fields:
+        rule(**fields)
+    jobs_with_key(1)
+    WorkerJob.objects.update(parked_by=None)
+    LimitRecheck.objects.all().delete()
+    LimitRecheck.objects.create(key=KEY)
+    [noted] = sql.list_rechecks.fetch_rows(most=10)
+    assert (noted.has_jobs, LimitRecheck.objects.exists()) == (False, False)
 
 
 def test_executions_that_end_with_their_start_do_not_nest(rule, limited, monkeypatch):
