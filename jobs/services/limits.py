@@ -61,15 +61,18 @@ def settle_rechecks(*, with_all_executions: bool = False) -> int:
         return 0  # an execution ended with its start, and the loop of the caller looks again
     settling.is_on = True
     try:
-        skipped: set[str] = set()
+        skipped, after = set[str](), 0
         total = execution_starts.start_executions(execution_starts.list_waited_keys()) if with_all_executions else 0
-        while noted := sql.list_rechecks.fetch_rows(most=KEYS_AT_ONCE):
+        while noted := sql.list_rechecks.fetch_rows(most=KEYS_AT_ONCE, after=after):
             total += execution_starts.start_executions({row.key for row in noted if row.is_waited_for})
             to_settle = [row.id for row in noted if row.has_jobs or row.is_waited_for]
-            unparked = settle_noted(to_settle, skipped) if to_settle else 0
-            if unparked is None or (not to_settle and len(noted) < KEYS_AT_ONCE):
-                break  # another process settles them, or nothing waits
-            total += unparked
+            unparked = settle_noted(to_settle, skipped) if to_settle else None
+            if unparked is not None:
+                total += unparked
+            elif len(noted) == KEYS_AT_ONCE:
+                after = noted[-1].id  # another process settles these, or nothing waits
+            else:
+                break
         note_skipped(skipped)
         return total
     finally:

@@ -2,8 +2,8 @@
 -- List noted keys, and whether jobs (`has_jobs`) or executions (`is_waited_for`) wait that have them. Claimable jobs count
 -- only if a rule limits the key, because none of them is parked otherwise. It deletes notes of keys for which nothing
 -- waits. If a job is parked at this moment, its own note is younger. It takes no other lock: see
--- `take_rechecks`.
--- takes: most bigint
+-- `take_rechecks`. Notes up to the id `after` are not read.
+-- takes: most bigint, after bigint
 -- returns: id bigint, key text, has_jobs bool, is_waited_for bool
 -- row: LimitRecheckToTake
 with noted as materialized (
@@ -14,7 +14,7 @@ with noted as materialized (
                 where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? t.key
                 limit 1), false) as has_jobs,
            {{has_parked_executions(t)}} as is_waited_for
-      from (select id, key from jobs_limitrecheck order by id limit %(most)s) t
+      from (select id, key from jobs_limitrecheck where id > %(after)s order by id limit %(most)s) t
 ),
 dropped as (
     delete from jobs_limitrecheck t
@@ -23,7 +23,7 @@ dropped as (
             where r.id = any(array(select id from noted where not has_jobs and not is_waited_for))
             order by r.id for update skip locked))
 )
-select id, key, has_jobs, is_waited_for from noted
+select id, key, has_jobs, is_waited_for from noted order by id
 
 -- prepared statement: take_rechecks
 -- Take these notes, and return each of their keys once. Two processes never take the same note.

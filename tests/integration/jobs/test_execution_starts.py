@@ -147,7 +147,7 @@ def test_a_noted_key_that_no_rule_limits_is_not_settled(rule, jobs_with_key, fie
     WorkerJob.objects.update(parked_by=None)
     LimitRecheck.objects.all().delete()
     LimitRecheck.objects.create(key=KEY)
-    [noted] = sql.list_rechecks.fetch_rows(most=10)
+    [noted] = sql.list_rechecks.fetch_rows(most=10, after=0)
     assert (noted.has_jobs, LimitRecheck.objects.exists()) == (False, False)
 
 

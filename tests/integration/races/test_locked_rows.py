@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection, transaction
 
-from jobs.models import Execution, WorkerJob
-from jobs.services import recovery
+from jobs.models import Execution, LimitRecheck, LimitRule, WorkerJob
+from jobs.services import limits, recovery
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from liveness.services import tokens
@@ -84,3 +84,19 @@ def test_recovery_leaves_a_step_alone_while_the_root_of_its_tree_is_locked(commi
     with locked(Execution.objects.filter(pk=run["id"])):
         assert recovery.recover_attempts() == {}
     assert recovery.recover_attempts() == {"RESUBMITTED": 1}
+
+
+def test_a_settlement_that_holds_the_oldest_notes_does_not_stop_the_others(committed, locked, impatient, monkeypatch):
+    client = Caller(tokens.create_token("submitter", "client"))
+    LimitRule.objects.bulk_create(LimitRule(namespace="default", pattern=key, running=0) for key in ("a", "b"))
+    body = {"action": {"type": "script", "command": "true"}, "unmatched": "wait"}
+    assert client.post("/jobs", [body | {"limits": [key]} for key in ("a", "b")]).status_code == 201
+    LimitRule.objects.update(running=1)
+    LimitRecheck.objects.all().delete()
+    LimitRecheck.objects.bulk_create(LimitRecheck(key=key) for key in ("a", "a", "b"))
+    monkeypatch.setattr(limits, "KEYS_AT_ONCE", 2)
+    with locked(LimitRecheck.objects.filter(key="a")):
+        limits.settle_rechecks()
+        assert list(WorkerJob.objects.filter(parked_by=None).values_list("limits", flat=True)) == [{"b": 1}]
+    limits.settle_rechecks()
+    assert not WorkerJob.objects.exclude(parked_by=None).exists()
