@@ -117,11 +117,14 @@ def end_expired_holds() -> int:
 
 
 def end_hold(hold: Hold, *, is_due: bool = False) -> bool:
-    """End a hold and wake workers. Return False if it has ended already."""
+    """End a hold, start executions that waited for it, and wake workers. Return False if it has ended already."""
     if hold.kind == HoldOf.EXECUTION:
         sql.lock_roots.fetch_rows(executions=[hold.value])
     if not sql.end_hold.fetch_rows(hold=hold.pk, is_due=is_due):
         return False
+    if waited := sql.list_waited_keys.fetch_rows():
+        sql.note_rechecks.fetch_rows(keys=[row.key for row in waited])
+        limits.settle_soon()
     announce_work()
     return True
 

@@ -151,6 +151,16 @@ def test_a_noted_key_that_no_rule_limits_is_not_settled(rule, jobs_with_key, fie
     assert (noted.has_jobs, LimitRecheck.objects.exists()) == (False, False)
 
 
+def test_an_execution_starts_as_soon_as_its_hold_ends(rule, limited, api):
+    rule(running=1)
+    operator = api("operator")
+    hold = operator.post("/holds", {"of": {"limit": KEY}, "mode": "pause"}).json()
+    run = limited()
+    assert waits(run)
+    assert operator.call("delete", f"/holds/{hold['id']}").status_code == 204
+    assert not waits(run)
+
+
 def test_executions_that_end_with_their_start_do_not_nest(rule, limited, monkeypatch):
     """The start of each one frees the slot of the next one, and settles. The open settlement must start that one."""
     depths, open_starts, start = [], [], execution_starts.start_in_namespace
