@@ -170,6 +170,6 @@ def test_a_claim_without_limited_jobs_never_calls_the_function_of_limits(worker,
     submit(unmatched="wait")
     with connection.cursor() as cursor:
         cursor.execute("alter function grant_slots(uuid[], jsonb[], text, jsonb) rename to grant_slots_away")
-        cursor.execute("create function grant_slots(uuid[], jsonb[], text, jsonb) returns table (job uuid, free text)"
-                       " language plpgsql as $$ begin raise 'called'; end $$")  # fmt: skip
+        made = "create function grant_slots(uuid[], jsonb[], text, jsonb) returns table (job uuid, missing text)"
+        cursor.execute(f"{made} language plpgsql as $$ begin raise 'called'; end $$")
     assert len(worker().claim()) == 1

@@ -97,6 +97,6 @@ def test_a_settlement_that_holds_the_oldest_notes_does_not_stop_the_others(commi
     monkeypatch.setattr(limits, "KEYS_AT_ONCE", 2)
     with locked(LimitRecheck.objects.filter(key="a")):
         limits.settle_rechecks()
-        assert list(WorkerJob.objects.filter(parked_by=None).values_list("limits", flat=True)) == [{"b": 1}]
+        assert list(WorkerJob.objects.filter(parked_by__isnull=True).values_list("limits", flat=True)) == [{"b": 1}]
     limits.settle_rechecks()
-    assert not WorkerJob.objects.exclude(parked_by=None).exists()
+    assert not WorkerJob.objects.filter(parked_by__isnull=False).exists()
