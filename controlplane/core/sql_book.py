@@ -37,7 +37,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAD = re.compile(r"-- (prepared )?(statement|step|rule): (\w+)(?:\((\w+(?:, \w+)*)\))?(?: -> (\w+(?:, \w+)*))?")
+HEAD = re.compile(
+    r"-- (prepared (?=statement))?(statement|step|rule): (\w+)(?:\((\w+(?:, \w+)*)\))?(?: -> (\w+(?:, \w+)*))?"
+)
 COUNTED = "-- counted: "
 DUE = re.compile(r"^-- due: (.*)\n", re.MULTILINE)
 REFERENCE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)(?:\((\w+(?:, \w+)*)\))?\}\}")

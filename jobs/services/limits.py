@@ -32,6 +32,8 @@ LOOK_INTERVAL = 1.0
 
 settling = threading.local()
 """`is_on` is True while this thread settles. Starts of executions settle after their commits, and must not nest."""
+settled_lately: set[str] = set()
+"""Keys that this process has settled since `settle_left` was last called."""
 
 
 def settle_soon() -> None:
@@ -61,51 +63,44 @@ def settle_rechecks(*, with_all_executions: bool = False) -> int:
         return 0  # an execution ended with its start, and the loop of the caller looks again
     settling.is_on = True
     try:
-        skipped, after = set[str](), 0
+        after = 0
         total = execution_starts.start_executions(execution_starts.list_waited_keys()) if with_all_executions else 0
         while noted := sql.list_rechecks.fetch_rows(most=KEYS_AT_ONCE, after=after):
             total += execution_starts.start_executions({row.key for row in noted if row.is_waited_for})
             to_settle = [row.id for row in noted if row.has_jobs or row.is_waited_for]
-            unparked = settle_noted(to_settle, skipped) if to_settle else None
+            unparked = settle_noted(to_settle) if to_settle else None
             if unparked is not None:
                 total += unparked
             elif len(noted) == KEYS_AT_ONCE:
                 after = noted[-1].id  # another process settles these, or nothing waits
             else:
                 break
-        note_skipped(skipped)
         return total
     finally:
         settling.is_on = False
 
 
 @retried_atomic
-def settle_noted(ids: list[int], skipped: set[str]) -> int | None:
+def settle_noted(ids: list[int]) -> int | None:
     """Settle the keys of these notes. Return how many jobs were unparked, or None if other processes have all notes."""
     keys = [row.key for row in sql.take_rechecks.fetch_rows(ids=ids)]
-    return settle_keys(keys, skipped) if keys else None
+    return settle_keys(keys) if keys else None
 
 
-def settle_keys(keys: Collection[str], skipped: set[str]) -> int:
+def settle_keys(keys: Collection[str]) -> int:
     """Park and unpark jobs of these keys, so that as many are claimable as slots are free. Return the unparked ones.
 
-    Keys whose next job is locked are added to `skipped`: note them when the transaction has ended. It must be a
-    transaction of its own, which holds no lock that a holder of a key could wait for.
+    It must run in a transaction of its own, which holds no lock that a holder of a key could wait for. It skips locked
+    jobs, so `settle_left` settles these keys once more.
     """
     statement = sql.settle_keys.after(sql.lock_limit_keys)
     [settled] = statement.fetch_rows(keys=list(keys), most=JOBS_AT_ONCE)
     if max(settled.parked, settled.moved) >= JOBS_AT_ONCE:
         sql.note_rechecks.fetch_rows(keys=list(keys))  # there may be more
-    skipped.update(settled.skipped or ())
+    settled_lately.update(keys)
     if settled.unparked:
         announce_work()
     return settled.unparked
-
-
-def note_skipped(keys: Collection[str]) -> None:
-    """Note keys whose next job was locked, for the next look. A note within a look would make it wait for the lock."""
-    if keys:
-        sql.note_rechecks.fetch_rows(keys=list(keys))
 
 
 class RegularLook:
@@ -139,15 +134,20 @@ def settle_due_starts() -> int:
 
 @retried_atomic
 def settle_each(keys: list[str]) -> int:
-    skipped: set[str] = set()
-    unparked = settle_keys(keys, skipped) if keys else 0
-    note_skipped(skipped)
-    return unparked
+    return settle_keys(keys) if keys else 0
 
 
 def settle_left() -> int:
-    """Settle keys that were left, and starts that are due. Return how many jobs and executions may start now."""
-    return settle_rechecks(with_all_executions=True) + settle_due_starts()
+    """Settle keys that were left, and starts that are due. Return how many jobs and executions may start now.
+
+    Keys that this process has settled since the last call are settled once more. A job that was locked then, for
+    instance by a change that was refused, has no other note.
+    """
+    if again := list(settled_lately):
+        sql.note_rechecks.fetch_rows(keys=again)
+    total = settle_rechecks(with_all_executions=True) + settle_due_starts()
+    settled_lately.difference_update(again)
+    return total
 
 
 def repair_limits() -> dict[str, int]:

@@ -73,10 +73,10 @@ select count(*) as locked
 -- prepared statement: settle_keys
 -- Make as many jobs of each key claimable as it has free slots and starts, separately for each namespace and set of
 -- required tags: park the last ones of too many, and unpark the first ones of too few. One pass reads up to `most` jobs of
--- each set. `moved` are the unparked jobs and those that wait for another key now. `skipped` are keys whose next job is
--- locked by another transaction. Called after `lock_limit_keys`, in the same round trip.
+-- each set. `moved` are the unparked jobs and those that wait for another key now. Called after
+-- `lock_limit_keys`, in the same round trip.
 -- takes: keys text[], most bigint
--- returns: parked bigint, unparked bigint, moved bigint, skipped text[]|null
+-- returns: parked bigint, unparked bigint, moved bigint
 -- row: SettledKeys
 with recursive keys as materialized (
     -- The limit makes PostgreSQL expect few keys. Otherwise it compiles the statement (JIT).
@@ -141,7 +141,7 @@ sets_with_room as materialized (
 jobs_to_unpark as materialized (
     -- In the order of claims. Jobs with a turn and those without (turn 0) come alternately, and it is random which begin.
     select parked.id, free.key, free.namespace, free.required_tags, parked.priority, parked.available_at, parked.limits,
-           parked.turn, parked.amount
+           parked.turn
       from sets_with_room free
      cross join lateral (
            with first_jobs as materialized (
@@ -171,19 +171,6 @@ jobs_to_unpark as materialized (
                    window in_order as (
                        order by placed.priority desc, placed.place, (placed.turn = 0) = (select random() < 0.5), placed.id)) candidate
             where coalesce(candidate.slots <= free.slots, true) and candidate.starts <= free.jobs) parked
-),
-skipped_keys as (
-    -- If the next job is locked, the end of that lock may write no note.
-    select distinct free.key
-      from sets_with_room free
-     cross join lateral (
-           select count(*) as jobs, coalesce(sum(u.amount), 0) as slots from jobs_to_unpark u
-            where u.key = free.key and u.namespace = free.namespace and u.required_tags = free.required_tags) unparked
-     cross join lateral (
-           select (j.limits ->> free.key)::int as amount from jobs_workerjob j
-            where {{may_be_unparked(j, free)}} and j.id <> all(array(select id from jobs_to_unpark))
-            order by j.priority desc, j.turn, j.available_at, j.id limit 1) next_job
-     where unparked.jobs < free.jobs and coalesce(unparked.slots + next_job.amount <= free.slots, true)
 ),
 {{turns_of_jobs}},
 unparked_jobs as (
@@ -221,7 +208,7 @@ new_rechecks as (
     select parked_by from unparked_jobs where parked_by is not null
 )
 select (select count(*) from parked_jobs) as parked, count(*) filter (where parked_by is null) as unparked,
-       count(*) as moved, (select array_agg(key) from skipped_keys) as skipped
+       count(*) as moved
   from unparked_jobs
 
 -- statement: list_parked_keys

@@ -147,7 +147,7 @@ exists (
 
 -- rule: reserved_slots(k)
 -- the slots that the first waiting execution of key k needs, by the namespace of each limit (null: none waits). They are
--- reserved for it. Otherwise jobs that need fewer slots could overtake it for ever
+-- reserved for it. Otherwise jobs that need fewer slots could overtake it again and again
 (select jsonb_object_agg(l.namespace, first_execution.amount)
    from limits_of(k.key, k.namespace) l
   cross join lateral {{first_execution(l, k)}} first_execution

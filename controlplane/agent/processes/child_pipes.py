@@ -17,13 +17,14 @@ REST = 32  # chunks that are read from a pipe after the end of its child
 
 
 @dataclass
-class OutputTail:
-    """The last bytes of a pipe. Earlier bytes are read and dropped, so that the child never blocks."""
+class PipeReader:
+    """The part of a pipe's output that is kept: at most `kept` bytes of each line or of all."""
 
     pipe: IO[bytes]
     kept: int
-    on_output: Callable[[bytes], None]
-    data: bytearray = field(default_factory=bytearray)
+
+    def take(self, chunk: bytes) -> None:
+        raise NotImplementedError
 
     def transfer_data(self) -> bool:
         """Read what is available. Return False at the end of the pipe."""
@@ -35,10 +36,21 @@ class OutputTail:
             chunk = os.read(self.pipe.fileno(), CHUNK)
         except BlockingIOError:
             return None
+        self.take(chunk)
+        return len(chunk)
+
+
+@dataclass
+class OutputTail(PipeReader):
+    """The last bytes of a pipe. Earlier bytes are read and dropped, so that the child never blocks."""
+
+    on_output: Callable[[bytes], None]
+    data: bytearray = field(default_factory=bytearray)
+
+    def take(self, chunk: bytes) -> None:
         self.on_output(chunk)
         self.data += chunk
         del self.data[: -self.kept]
-        return len(chunk)
 
 
 @dataclass
@@ -73,31 +85,19 @@ class CallFeed(InputFeed):
 
 
 @dataclass
-class AnswerLines:
+class AnswerLines(PipeReader):
     """The lines that a pool process writes. Code in the process may write anything: a long line is cut."""
 
-    pipe: IO[bytes]
-    kept: int
     lines: deque[bytes] = field(default_factory=deque)
     _rest: bytearray = field(default_factory=bytearray)
 
-    def transfer_data(self) -> bool:
-        """Read what is available. Return False at the end of the pipe."""
-        return self.read_chunk() != 0
-
-    def read_chunk(self) -> int | None:
-        """Read once. Return the number of bytes: 0 at the end, None if nothing is available."""
-        try:
-            chunk = os.read(self.pipe.fileno(), CHUNK)
-        except BlockingIOError:
-            return None
+    def take(self, chunk: bytes) -> None:
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             self.lines.append(bytes(self._rest + line)[: self.kept])
             self._rest.clear()
         if len(self._rest) <= self.kept:
             self._rest += rest
-        return len(chunk)
 
 
 Stream = OutputTail | InputFeed | AnswerLines

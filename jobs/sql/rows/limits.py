@@ -19,7 +19,6 @@ class SettledKeys(NamedTuple):
     parked: int
     unparked: int
     moved: int
-    skipped: list[str] | None
 
 
 class FreedSlot(NamedTuple):
