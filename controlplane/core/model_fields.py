@@ -35,6 +35,18 @@ class ClockTimestamp(Func):
     output_field = models.DateTimeField()
 
 
+class IsTrue(Func):
+    """Condition that PostgreSQL takes as a whole.
+
+    An index with such a condition serves only queries with exactly the same one, and they use no other index that
+    serves a part of it. So their plans stay good when statistics are poor, as after a night without waiting jobs.
+    """
+
+    template = "(%(expressions)s) IS TRUE"
+    arity = 1
+    output_field = models.BooleanField()
+
+
 def check_one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstraint:
     """Return a constraint: the column holds one of the enum's words."""
     return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(words)}), name=name)

@@ -650,27 +650,27 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])), name='job_to_claim'),
+            index=models.Index(models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])))), name='job_to_claim'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])), name='job_parked'),
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])))), name='job_parked'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])), fields=['namespace'], name='job_parked_of_namespace'),
+            index=models.Index(condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])))), fields=['namespace'], name='job_parked_of_namespace'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(django.db.models.fields.json.KeyTextTransform('hold', 'parked_by'), models.OrderBy(models.F('priority'), descending=True), models.F('available_at'), models.F('id'), condition=models.Q(('parked_by__has_key', 'hold'), ('state', jobs.states.JobState['PENDING'])), name='job_parked_by_hold'),
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('hold', 'parked_by'), models.OrderBy(models.F('priority'), descending=True), models.F('available_at'), models.F('id'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__has_key', 'hold'), ('state', jobs.states.JobState['PENDING'])))), name='job_parked_by_hold'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=django.contrib.postgres.indexes.GinIndex(models.F('limits'), condition=models.Q(('limits__isnull', False), ('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])), fastupdate=False, name='job_with_limits'),
+            index=django.contrib.postgres.indexes.GinIndex(models.F('limits'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']))), ('limits__isnull', False)), fastupdate=False, name='job_with_limits'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(condition=models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']), ('worker_slots__gt', 1)), fields=['namespace', 'required_tags', 'worker_slots'], name='job_with_slots'),
+            index=models.Index(condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']))), ('worker_slots__gt', 1)), fields=['namespace', 'required_tags', 'worker_slots'], name='job_with_slots'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
@@ -691,10 +691,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='workerjob',
             index=models.Index(fields=['state', 'id'], name='job_by_state'),
-        ),
-        migrations.AddIndex(
-            model_name='workerjob',
-            index=models.Index(condition=models.Q(('state', jobs.states.JobState['PENDING'])), fields=['available_at'], name='job_waiting'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
@@ -870,7 +866,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='execution',
-            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('id'), condition=models.Q(('parked_by__isnull', False), ('state', jobs.states.ExecutionState['RUNNING'])), name='execution_parked'),
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('id'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', False), ('state', jobs.states.ExecutionState['RUNNING'])))), name='execution_parked'),
         ),
         migrations.AddIndex(
             model_name='execution',

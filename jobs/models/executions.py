@@ -6,7 +6,14 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.fields.json import KT
 
-from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
+from controlplane.core.model_fields import (
+    ClockTimestamp,
+    IsTrue,
+    ObservedNow,
+    Uuid7,
+    build_transition_guards,
+    check_one_of,
+)
 from jobs import states
 from jobs.choices import OnDeadline
 from jobs.states import EventCode, ExecutionState
@@ -96,7 +103,7 @@ class Execution(models.Model):
                 "namespace",
                 "id",
                 name="execution_parked",
-                condition=Q(state=ExecutionState.RUNNING, parked_by__isnull=False),
+                condition=Q(IsTrue(Q(state=ExecutionState.RUNNING, parked_by__isnull=False))),
             ),
             models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=EXECUTION_TERMINAL)),
             models.Index(

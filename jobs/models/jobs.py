@@ -9,7 +9,14 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.fields.json import KT
 
-from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
+from controlplane.core.model_fields import (
+    ClockTimestamp,
+    IsTrue,
+    ObservedNow,
+    Uuid7,
+    build_transition_guards,
+    check_one_of,
+)
 from jobs import states
 from jobs.choices import HookOf, Isolation, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
 from jobs.models.executions import MISSED_DEADLINE, Execution
@@ -22,6 +29,12 @@ OPEN = sorted(states.OPEN)
 LIVE = sorted(states.LIVE)
 WAIT_FIELDS = ("what", "until", "signal", "message", "choices", "fields", "group")
 """Fields of a wait that responses show."""
+CLAIMABLE = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True)))
+"""Condition of the indexes for the rule `is_claimable`."""
+PARKED = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=False)))
+"""Condition of the indexes for the rule `is_parked`."""
+PARKED_BY_HOLD = Q(IsTrue(Q(state=JobState.PENDING, parked_by__has_key="hold")))
+"""Condition of the index for the rule `is_parked_by_hold`."""
 IN_QUARANTINE = Q(state=JobState.FAILED, error__code__in=states.QUARANTINED, dismissed_at__isnull=True)
 
 
@@ -200,7 +213,7 @@ class WorkerJob(models.Model):
                 "available_at",
                 "id",
                 name="job_to_claim",
-                condition=Q(state=JobState.PENDING, parked_by__isnull=True),
+                condition=CLAIMABLE,
             ),
             models.Index(
                 KT("parked_by__limit"),
@@ -211,12 +224,12 @@ class WorkerJob(models.Model):
                 "available_at",
                 "id",
                 name="job_parked",
-                condition=Q(state=JobState.PENDING, parked_by__isnull=False),
+                condition=PARKED,
             ),
             models.Index(
                 fields=["namespace"],
                 name="job_parked_of_namespace",
-                condition=Q(state=JobState.PENDING, parked_by__isnull=False),
+                condition=PARKED,
             ),
             # The parked jobs of a hold, in the order in which they are unparked.
             models.Index(
@@ -225,19 +238,19 @@ class WorkerJob(models.Model):
                 "available_at",
                 "id",
                 name="job_parked_by_hold",
-                condition=Q(state=JobState.PENDING, parked_by__has_key="hold"),
+                condition=PARKED_BY_HOLD,
             ),
             # The claimable jobs of a key. There are few: about as many as it has free slots.
             GinIndex(
                 "limits",
                 name="job_with_limits",
                 fastupdate=False,
-                condition=Q(state=JobState.PENDING, parked_by__isnull=True, limits__isnull=False),
+                condition=CLAIMABLE & Q(limits__isnull=False),
             ),
             models.Index(
                 fields=["namespace", "required_tags", "worker_slots"],
                 name="job_with_slots",
-                condition=Q(state=JobState.PENDING, parked_by__isnull=True, worker_slots__gt=1),
+                condition=CLAIMABLE & Q(worker_slots__gt=1),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
             models.Index(
@@ -254,7 +267,6 @@ class WorkerJob(models.Model):
                 condition=Q(unique_key__isnull=False),
             ),
             models.Index(fields=["state", "id"], name="job_by_state"),
-            models.Index(fields=["available_at"], name="job_waiting", condition=Q(state=JobState.PENDING)),
             models.Index(fields=["id"], name="job_of_trigger", condition=Q(kind=JobKind.TRIGGER)),
             models.Index(
                 fields=["good_until"],

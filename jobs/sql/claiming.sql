@@ -90,7 +90,7 @@ floors as materialized (
                                 where f.required_tags = q.required_tags and f.priority = q.priority and f.fair = beginning.fair)) part
       left join lateral (
            select j.turn, j.available_at, j.id from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is null and j.namespace = part.namespace
+            where {{is_claimable(j)}} and j.namespace = part.namespace
               and j.required_tags = part.required_tags and j.priority = part.priority
               and (j.turn, j.available_at, j.id) >= (part.turn, part.at, part.id) and j.turn <= part.last
             order by j.turn, j.available_at, j.id limit 1) oldest on true
@@ -124,7 +124,7 @@ picked_jobs as (
                   select * from (
                    select j.id, j.priority, j.turn, j.available_at, {{all_limits(j)}} as limits, j.worker_slots
                      from jobs_workerjob j
-                    where segment.id is not null and j.state = 'PENDING' and j.parked_by is null
+                    where segment.id is not null and {{is_claimable(j)}}
                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority = segment.most
                       and (j.turn, j.available_at, j.id) >= (segment.turn, segment.available_at, segment.id) and j.turn <= segment.last
                       and {{may_be_claimed_by(worker, j)}} and {{may_have_slots(worker, j)}}
@@ -135,7 +135,7 @@ picked_jobs as (
                   select * from (
                    select j.id, j.priority, j.turn, j.available_at, {{all_limits(j)}} as limits, j.worker_slots
                      from jobs_workerjob j
-                    where segment.id is null and j.state = 'PENDING' and j.parked_by is null
+                    where segment.id is null and {{is_claimable(j)}}
                       and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags and j.priority <= segment.most
                       and j.priority >= segment.least
                       and {{may_be_claimed_by(worker, j)}} and {{may_have_slots(worker, j)}}

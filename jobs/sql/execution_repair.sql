@@ -48,7 +48,7 @@ stalled (id) as (
        and (select e.parked_by from jobs_execution e where e.id = j.execution_id) is null
      union
     select j.execution_id from tag_sets join jobs_workerjob j using (namespace, required_tags)
-     where j.state = 'PENDING' and j.parked_by is null and j.required_tags = array['']
+     where {{is_claimable(j)}} and j.required_tags = array['']
      union
     select e.id from jobs_execution e
      where e.state not in {{EXECUTION_TERMINAL}} and e.state = 'RUNNING' and e.loop ? 'max_parallel'
@@ -81,7 +81,7 @@ select e.id
 with recursive {{pending_tag_sets}},
 stalled as (
     select j.id, null::uuid as child from tag_sets join jobs_workerjob j using (namespace, required_tags)
-     where j.state = 'PENDING' and j.parked_by is null and j.required_tags = array[''] and j.execution_id is null
+     where {{is_claimable(j)}} and j.required_tags = array[''] and j.execution_id is null
      union all
     select j.id, c.id from jobs_workerjob j join jobs_execution c on c.parent_step_id = j.id
      where {{runs_child(j)}} and j.execution_id is null and c.state in {{EXECUTION_TERMINAL}}

@@ -4,14 +4,14 @@
 -- row: LimitKey
 with recursive waited_keys (key) as (
     (select e.parked_by ->> 'limit' from jobs_execution e
-      where e.state = 'RUNNING' and e.parked_by is not null
+      where {{execution_is_parked(e)}}
       order by e.parked_by ->> 'limit' limit 1)
      union all
     select next_key.key
       from waited_keys
      cross join lateral (
            select e.parked_by ->> 'limit' as key from jobs_execution e
-            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' > waited_keys.key
+            where {{execution_is_parked(e)}} and e.parked_by ->> 'limit' > waited_keys.key
             order by e.parked_by ->> 'limit' limit 1) next_key
 )
 select key from waited_keys
@@ -30,14 +30,14 @@ with recursive keys (key, namespace) as (
       from (select key from unnest(%(keys)s::text[]) key limit cardinality(%(keys)s::text[])) asked
      cross join lateral (
            select e.namespace from jobs_execution e
-            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = asked.key
+            where {{execution_is_parked(e)}} and e.parked_by ->> 'limit' = asked.key
             order by e.namespace limit 1) first_namespace
      union all
     select keys.key, next_namespace.namespace
       from keys
      cross join lateral (
            select e.namespace from jobs_execution e
-            where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = keys.key
+            where {{execution_is_parked(e)}} and e.parked_by ->> 'limit' = keys.key
               and e.namespace > keys.namespace
             order by e.namespace limit 1) next_namespace
 )
@@ -48,7 +48,7 @@ select waiting.id, keys.namespace
        select oldest.id, sum(oldest.amount) over (order by oldest.id) as slots
          from (select e.id, (e.limits ->> keys.key)::int as amount
                  from (select e.*, e.id as execution_id from jobs_execution e) e
-                where e.state = 'RUNNING' and e.parked_by is not null
+                where {{execution_is_parked(e)}}
                   and e.parked_by ->> 'limit' = keys.key and e.namespace = keys.namespace
                   and coalesce((e.limits ->> keys.key)::int <= room.most, true)
                   and e.id <> all(%(left_out)s::uuid[]) and not {{starts_under_hold(e)}}
@@ -117,7 +117,7 @@ select granted.id, granted.missing is null as has_started, granted.missing is di
 insert into jobs_limitrecheck (key)
 select distinct e.parked_by ->> 'limit'
   from (select e.*, e.id as execution_id from jobs_execution e) e
- where e.state = 'RUNNING' and e.parked_by is not null and {{starts_under_hold(e)}}
+ where {{execution_is_parked(e)}} and {{starts_under_hold(e)}}
 returning key
 
 -- statement: free_slots_of_executions
@@ -145,6 +145,8 @@ with recursive above (limits, parent_step_id) as (
     select e.limits, e.parent_step_id from jobs_execution e where e.id = %(execution)s
      union all
     select e.limits, e.parent_step_id
-      from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution e on e.id = p.execution_id
+      from above
+     cross join lateral (select j.execution_id from jobs_workerjob j where j.id = above.parent_step_id offset 0) p
+     cross join lateral (select * from jobs_execution e where e.id = p.execution_id offset 0) e
 )
 select distinct jsonb_object_keys(limits) as key from above where limits is not null

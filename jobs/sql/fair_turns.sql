@@ -77,7 +77,7 @@ delete from jobs_fairturn t
               and past.id <> (select highest.id from jobs_fairturn highest where highest.key = '' order by turn desc, id desc limit 1)
               and not exists (
                   select from jobs_workerjob j
-                   where j.state = 'PENDING' and j.parked_by is null and j.namespace = past.namespace
+                   where {{is_claimable(j)}} and j.namespace = past.namespace
                      and j.required_tags = past.required_tags and j.priority = past.priority and j.turn >= 1)
           for update of past skip locked))
 returning t.key

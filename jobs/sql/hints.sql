@@ -20,7 +20,7 @@ select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_
  cross join lateral (
        select j.id, j.refused_by, j.worker_slots
          from jobs_workerjob j
-        where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
+        where {{is_claimable(j)}} and j.namespace = tag_sets.namespace
           and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
         order by j.priority desc, j.turn, j.available_at, j.id
         limit %(most)s
@@ -41,7 +41,7 @@ known as (select null::text[] as tags where false),
 {{pending_tag_sets_of}}
 select s.namespace, s.tags, exists (
        select from tag_sets
-         join jobs_workerjob j on j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
+         join jobs_workerjob j on {{is_claimable(j)}} and j.namespace = tag_sets.namespace
           and j.required_tags = tag_sets.required_tags
         where not {{has_refused(s, j)}} and {{may_be_claimed(j)}}
           and (j.worker_slots = 1 or j.worker_slots <= {{free_capacity(s)}})) as has_work

@@ -58,13 +58,13 @@ select (select count(*) from next_jobs) as read, (select id from next_jobs order
 -- returns: id uuid
 with recursive parking_holds (id) as (
     (select j.parked_by ->> 'hold' from jobs_workerjob j
-      where j.state = 'PENDING' and j.parked_by ? 'hold' order by j.parked_by ->> 'hold' limit 1)
+      where {{is_parked_by_hold(j)}} order by j.parked_by ->> 'hold' limit 1)
      union all
     select next_hold.id
       from parking_holds
      cross join lateral (
            select j.parked_by ->> 'hold' as id from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by ? 'hold' and j.parked_by ->> 'hold' > parking_holds.id
+            where {{is_parked_by_hold(j)}} and j.parked_by ->> 'hold' > parking_holds.id
             order by j.parked_by ->> 'hold' limit 1) next_hold
 )
 select p.id::uuid as id from parking_holds p
@@ -77,7 +77,7 @@ select p.id::uuid as id from parking_holds p
 -- row: UnparkedBatch
 with jobs_to_unpark as materialized (
     select j.id from jobs_workerjob j
-     where j.state = 'PENDING' and j.parked_by ? 'hold' and j.parked_by ->> 'hold' = %(hold)s::uuid::text
+     where {{is_parked_by_hold(j)}} and j.parked_by ->> 'hold' = %(hold)s::uuid::text
      order by j.priority desc, j.available_at, j.id
      limit %(most)s
        for no key update skip locked

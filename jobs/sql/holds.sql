@@ -20,13 +20,13 @@ open_holds as (
            case when hold.kind in ('tag', 'queue', 'namespace') then (
                 select count(*) from (
                     select from tag_sets
-                      join jobs_workerjob j on j.state = 'PENDING' and j.parked_by is null
+                      join jobs_workerjob j on {{is_claimable(j)}}
                        and j.namespace = tag_sets.namespace and j.required_tags = tag_sets.required_tags
                      where {{covers_set(hold, tag_sets)}} limit %(counted)s) of_sets)
            else (
                 select count(*) from (
                     select from jobs_workerjob j
-                     where j.state = 'PENDING' and j.parked_by ? 'hold' and j.parked_by ->> 'hold' = hold.id::text
+                     where {{is_parked_by_hold(j)}} and j.parked_by ->> 'hold' = hold.id::text
                      limit %(counted)s) parked) end as jobs
       from (select h.*, count(*) over () as total from jobs_hold h where {{is_in_force(h)}} order by h.id limit 20) hold
 )

@@ -53,12 +53,12 @@ new_slots as (
 select count(*) as slots from new_slots
 
 -- statement: list_jobs_of_rule
--- List the jobs that wait and that a new rule by action, tag or namespace limits. The order makes PostgreSQL use the index
--- job_to_claim, also with poor statistics.
+-- List the jobs that wait and that a new rule by action, tag or namespace limits, in the order of the index
+-- job_to_claim.
 -- takes: pattern text, namespace text, most bigint
 -- returns: id uuid
 select j.id from jobs_workerjob j
- where j.state = 'PENDING' and j.parked_by is null and {{is_limited_by_pattern(j)}}
+ where {{is_claimable(j)}} and {{is_limited_by_pattern(j)}}
  order by j.namespace, j.required_tags, j.priority desc, j.turn, j.available_at, j.id
  limit %(most)s
 

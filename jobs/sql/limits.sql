@@ -11,7 +11,7 @@ with noted as materialized (
            {{has_parked_jobs(t)}}
            or {{is_limited(t)}} and coalesce((
                select true from jobs_workerjob j
-                where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? t.key
+                where {{is_claimable(j)}} and j.limits is not null and j.limits ? t.key
                 limit 1), false) as has_jobs,
            {{has_parked_executions(t)}} as is_waited_for
       from (select id, key from jobs_limitrecheck where id > %(after)s order by id limit %(most)s) t
@@ -41,14 +41,14 @@ select distinct key from taken
 -- List the keys by which jobs are parked: one index probe for each, however many jobs are.
 parked_keys (key) as (
     (select j.parked_by ->> 'limit' from jobs_workerjob j
-      where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' > ''
+      where {{is_parked(j)}} and j.parked_by ->> 'limit' > ''
       order by j.parked_by ->> 'limit' limit 1)
      union all
     select next_key.key
       from parked_keys
      cross join lateral (
            select j.parked_by ->> 'limit' as key from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' > parked_keys.key
+            where {{is_parked(j)}} and j.parked_by ->> 'limit' > parked_keys.key
             order by j.parked_by ->> 'limit' limit 1) next_key
 )
 
@@ -87,14 +87,14 @@ parked_sets (key, namespace, required_tags) as (
       from keys
      cross join lateral (
            select j.namespace, j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = keys.key
+            where {{is_parked(j)}} and j.parked_by ->> 'limit' = keys.key
             order by j.namespace, j.required_tags limit 1) first_set
      union all
     select parked_sets.key, next_set.namespace, next_set.required_tags
       from parked_sets
      cross join lateral (
            select j.namespace, j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = parked_sets.key
+            where {{is_parked(j)}} and j.parked_by ->> 'limit' = parked_sets.key
               and (j.namespace, j.required_tags) > (parked_sets.namespace, parked_sets.required_tags)
             order by j.namespace, j.required_tags limit 1) next_set
 ),
@@ -104,7 +104,7 @@ claimable_jobs as materialized (
       from (select * from keys where {{is_limited(keys)}}) keys
      cross join lateral (
            select * from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? keys.key
+            where {{is_claimable(j)}} and j.limits is not null and j.limits ? keys.key
               and j.available_at <= (select clock_timestamp())
             limit %(most)s) j
 ),
@@ -265,7 +265,7 @@ new_rechecks as (
     select key from parked_keys where right(%(pattern)s, 2) = ':*' and %(pattern)s = any(limit_patterns(key))
      union
     select e.parked_by ->> 'limit' from jobs_execution e
-     where right(%(pattern)s, 2) = ':*' and e.state = 'RUNNING' and e.parked_by is not null
+     where right(%(pattern)s, 2) = ':*' and {{execution_is_parked(e)}}
        and %(pattern)s = any(limit_patterns(e.parked_by ->> 'limit'))
  returning key
 )
@@ -289,7 +289,7 @@ used_keys as (
     select key from parked_keys where %(pattern)s::text is null or %(pattern)s = any(limit_patterns(key))
      union
     select e.parked_by ->> 'limit' from jobs_execution e
-     where e.state = 'RUNNING' and e.parked_by is not null and {{is_in_namespaces(e)}}
+     where {{execution_is_parked(e)}} and {{is_in_namespaces(e)}}
        and (%(pattern)s::text is null or %(pattern)s = any(limit_patterns(e.parked_by ->> 'limit')))
 )
 select used_keys.key, coalesce(held_keys.used, 0)::bigint as used,
@@ -301,12 +301,12 @@ select used_keys.key, coalesce(held_keys.used, 0)::bigint as used,
  cross join lateral (
        select count(*) as parked, min(counted.created_at) as oldest_at
          from ((select j.created_at from jobs_workerjob j
-                 where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = used_keys.key
+                 where {{is_parked(j)}} and j.parked_by ->> 'limit' = used_keys.key
                    and {{is_in_namespaces(j)}}
                  limit %(counted)s)
                 union all
                (select e.created_at from jobs_execution e
-                 where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = used_keys.key
+                 where {{execution_is_parked(e)}} and e.parked_by ->> 'limit' = used_keys.key
                    and {{is_in_namespaces(e)}}
                  limit %(counted)s)) counted) waiting
  where held_keys.used > 0 or waiting.parked > 0

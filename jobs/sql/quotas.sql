@@ -28,12 +28,12 @@ most as materialized (select coalesce(max(max_waiting) + 1, 0) as jobs from quot
 waiting as materialized (
     select count(*) as jobs
       from ((select 1 from jobs_workerjob j
-              where j.state = 'PENDING' and j.parked_by is null and j.namespace = %(namespace)s and j.kind <> 'CELERY'
+              where {{is_claimable(j)}} and j.namespace = %(namespace)s and j.kind <> 'CELERY'
               order by j.namespace, j.required_tags, j.priority desc, j.turn, j.available_at, j.id
               limit (select jobs from most))
              union all
             (select 1 from jobs_workerjob j
-              where j.state = 'PENDING' and j.parked_by is not null and j.namespace = %(namespace)s
+              where {{is_parked(j)}} and j.namespace = %(namespace)s
               order by j.namespace
               limit (select jobs from most))) counted
 ),

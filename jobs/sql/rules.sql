@@ -93,6 +93,23 @@ a.finished_at is null
 -- number of its slots that the attempts of server s use. The index of live attempts has the number of each
 (select coalesce(sum(a.worker_slots), 0) from jobs_attempt a where a.server_id = s.id and {{is_live(a)}})
 
+-- rule: is_claimable(j)
+-- true if job j waits for a claim. With `is true` PostgreSQL takes it as a whole, so no other index than those with this
+-- condition fits (see IsTrue). Otherwise poor statistics could make it read all pending jobs
+((j.parked_by is null and j.state = 'PENDING') is true)
+
+-- rule: is_parked(j)
+-- true if job j is parked. As a whole, like is_claimable
+((j.parked_by is not null and j.state = 'PENDING') is true)
+
+-- rule: is_parked_by_hold(j)
+-- true if job j is parked by a hold. As a whole, like is_claimable
+((j.parked_by ? 'hold' and j.state = 'PENDING') is true)
+
+-- rule: execution_is_parked(e)
+-- true if execution e waits for its slots. As a whole, like is_claimable
+((e.parked_by is not null and e.state = 'RUNNING') is true)
+
 -- rule: is_parked_by_loop(j)
 -- true if item j of a loop waits until the loop may run another one
 coalesce(j.parked_by ? 'max_parallel', false)
@@ -112,7 +129,9 @@ exists (
                select own.id, own.parent_step_id
                 union all
                select x.id, x.parent_step_id
-                 from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution x on x.id = p.execution_id)
+                 from above
+                cross join lateral (select j.execution_id from jobs_workerjob j where j.id = above.parent_step_id offset 0) p
+                cross join lateral (select * from jobs_execution x where x.id = p.execution_id offset 0) x)
            select id from above))
 
 -- rule: starts_under_hold(e)
@@ -138,7 +157,7 @@ exists (
 (select waiting.amount
    from (select e.*, e.id as execution_id, (e.limits ->> of_key.key)::int as amount from jobs_execution e) waiting
   cross join lateral limit_room(of_key.key, waiting.namespace) own
-  where waiting.state = 'RUNNING' and waiting.parked_by is not null and waiting.parked_by ->> 'limit' = of_key.key
+  where {{execution_is_parked(waiting)}} and waiting.parked_by ->> 'limit' = of_key.key
     and (l.namespace = 'default' or waiting.namespace = l.namespace)
     and coalesce(waiting.amount <= own.most, true)
     and (waiting.amount > l.running - l.used or coalesce(waiting.amount <= own.slots, true))
@@ -156,7 +175,7 @@ exists (
 -- rule: may_be_unparked(j, of_set)
 -- true if parked job j of a key and set of required tags may start, if there is room. A job that needs more slots than
 -- there are does not stop the others
-j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = of_set.key and j.namespace = of_set.namespace
+{{is_parked(j)}} and j.parked_by ->> 'limit' = of_set.key and j.namespace = of_set.namespace
 and j.required_tags = of_set.required_tags and j.available_at <= (select clock_timestamp())
 and coalesce((j.limits ->> of_set.key)::int <= of_set.most, true)
 
@@ -176,21 +195,21 @@ exists (select from jobs_limitrule r
          where r.pattern = any(limit_patterns(k.key)) and (r.running is not null or r.starts is not null))
 
 -- rule: has_parked_jobs(k)
--- true if jobs are parked by key k. The limit and the order make PostgreSQL use the index job_parked
+-- true if jobs are parked by key k
 coalesce((select true from jobs_workerjob j
-           where j.state = 'PENDING' and j.parked_by is not null and j.parked_by ->> 'limit' = k.key
+           where {{is_parked(j)}} and j.parked_by ->> 'limit' = k.key
            order by j.namespace, j.required_tags limit 1), false)
 
 -- rule: has_parked_executions(k)
--- true if executions are parked by key k. The limit and the order make PostgreSQL use the index execution_parked
+-- true if executions are parked by key k
 coalesce((select true from jobs_execution e
-           where e.state = 'RUNNING' and e.parked_by is not null and e.parked_by ->> 'limit' = k.key
+           where {{execution_is_parked(e)}} and e.parked_by ->> 'limit' = k.key
            order by e.namespace limit 1), false)
 
 -- rule: executions_wait
--- true if executions wait for slots. The order makes PostgreSQL use the index execution_parked
+-- true if executions wait for slots
 coalesce((select true from jobs_execution e
-           where e.state = 'RUNNING' and e.parked_by is not null
+           where {{execution_is_parked(e)}}
            order by e.parked_by ->> 'limit' limit 1), false)
 
 -- rule: has_room(k)
@@ -204,7 +223,7 @@ coalesce((select true from jobs_execution e
         and (room.slots is null or room.slots >= k.slots + (
              select case when count(*) < 100 then coalesce(sum(claimable.amount), 0) end
                from (select (j.limits ->> k.key)::bigint as amount from jobs_workerjob j
-                      where j.state = 'PENDING' and j.parked_by is null and j.limits is not null and j.limits ? k.key
+                      where {{is_claimable(j)}} and j.limits is not null and j.limits ? k.key
                       limit 100) claimable))))
 
 -- rule: takes_place_in_loop(j)
@@ -495,13 +514,16 @@ case when (select {{rules_add_keys}}) and not {{needs_no_worker(j)}}
     else false end)
 
 -- rule: covers_execution(h, e)
--- true if hold h is about execution e or one above it. The column of its id is execution_id
+-- true if hold h is about execution e or one above it. The column of its id is execution_id. `offset 0` makes PostgreSQL
+-- look up each row by its key, also with poor statistics
 (h.kind = 'execution' and (h.namespace is null or h.namespace = e.namespace) and h.value in (
     with recursive above (id, parent_step_id) as (
         select x.id, x.parent_step_id from jobs_execution x where x.id = e.execution_id
          union all
         select x.id, x.parent_step_id
-          from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution x on x.id = p.execution_id)
+          from above
+         cross join lateral (select j.execution_id from jobs_workerjob j where j.id = above.parent_step_id offset 0) p
+         cross join lateral (select * from jobs_execution x where x.id = p.execution_id offset 0) x)
     select id::text from above))
 
 -- rule: is_held_set(q)

@@ -121,14 +121,14 @@ select count(ahead.id) as jobs
  cross join lateral (
        select * from (
            select other.id from jobs_workerjob other
-            where other.state = 'PENDING' and other.parked_by is null and other.namespace = j.namespace
+            where {{is_claimable(other)}} and other.namespace = j.namespace
               and other.required_tags = j.required_tags and other.priority > j.priority
               and other.available_at <= clock_timestamp()
             limit %(most)s) more_urgent
         union all
        select * from (
            select other.id from jobs_workerjob other
-            where other.state = 'PENDING' and other.parked_by is null and other.namespace = j.namespace
+            where {{is_claimable(other)}} and other.namespace = j.namespace
               and other.required_tags = j.required_tags and other.priority = j.priority
               and (other.turn, other.available_at, other.id) < (j.turn, j.available_at, j.id) and other.turn >= least(j.turn, 1)
             limit %(most)s) older

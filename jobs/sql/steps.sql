@@ -169,13 +169,13 @@ select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state,
 -- List the namespaces and sets of required tags of claimable jobs: one index probe for each, however many jobs wait.
 tag_sets (namespace, required_tags) as (
     (select j.namespace, j.required_tags from jobs_workerjob j
-      where j.state = 'PENDING' and j.parked_by is null order by j.namespace, j.required_tags limit 1)
+      where {{is_claimable(j)}} order by j.namespace, j.required_tags limit 1)
     union all
     select next_set.namespace, next_set.required_tags
       from tag_sets
      cross join lateral (
            select j.namespace, j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is null
+            where {{is_claimable(j)}}
               and (j.namespace, j.required_tags) > (tag_sets.namespace, tag_sets.required_tags)
             order by j.namespace, j.required_tags limit 1) next_set
 )
@@ -196,12 +196,12 @@ walk (namespace, tags, required_tags) as (
            select case when bound.least is null then null
                        when next_known.tags is null then (
                             select j.required_tags from jobs_workerjob j
-                             where j.state = 'PENDING' and j.parked_by is null and j.namespace = walk.namespace
+                             where {{is_claimable(j)}} and j.namespace = walk.namespace
                                and j.required_tags >= bound.least
                              order by j.required_tags limit 1)
                        else coalesce((
                             select j.required_tags from jobs_workerjob j
-                             where j.state = 'PENDING' and j.parked_by is null and j.namespace = walk.namespace
+                             where {{is_claimable(j)}} and j.namespace = walk.namespace
                                and j.required_tags >= bound.least
                                and j.required_tags < next_known.tags
                              order by j.required_tags limit 1), next_known.tags) end as required_tags) next_set
@@ -263,7 +263,7 @@ runners_without_worker as (
 too_large_sets as materialized (
     select q.namespace, q.required_tags, q.worker_slots
       from (select distinct j.namespace, j.required_tags, j.worker_slots from jobs_workerjob j
-             where j.state = 'PENDING' and j.parked_by is null and j.worker_slots > 1 and j.required_tags <> array['']
+             where {{is_claimable(j)}} and j.worker_slots > 1 and j.required_tags <> array['']
                and (%(only)s::uuid[] is null or j.id = any(%(only)s))) q
      where not {{is_held_set(q)}}
        and (q.namespace, q.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
@@ -279,10 +279,9 @@ unmatched_jobs as (
       from tag_sets_without_worker
      cross join lateral (
            select j.* from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets_without_worker.namespace
+            where {{is_claimable(j)}} and j.namespace = tag_sets_without_worker.namespace
               and j.required_tags = tag_sets_without_worker.required_tags and not {{is_held_by_content(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
-            -- This order makes PostgreSQL use the index job_to_claim, also with poor statistics.
             order by j.priority desc, j.turn, j.available_at, j.id
             limit %(scan_limit)s) jobs_of_tag_set
      union all
@@ -290,7 +289,7 @@ unmatched_jobs as (
       from too_large_sets q
      cross join lateral (
            select j.* from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is null and j.namespace = q.namespace
+            where {{is_claimable(j)}} and j.namespace = q.namespace
               and j.required_tags = q.required_tags and j.worker_slots = q.worker_slots and j.worker_slots > 1
               and not {{is_held_by_content(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))

@@ -101,7 +101,7 @@ waiting_jobs as materialized (
       from tag_sets
      cross join lateral (
            select j.id, j.available_at, j.attempt_count from jobs_workerjob j
-            where j.state = 'PENDING' and j.parked_by is null and j.namespace = tag_sets.namespace
+            where {{is_claimable(j)}} and j.namespace = tag_sets.namespace
               and j.required_tags = tag_sets.required_tags) j
      where exists (select from kinds where {{is_suited(kinds, tag_sets)}})
 ),
