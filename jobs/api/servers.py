@@ -7,12 +7,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
+from controlplane.core.json_bodies import ResultParser
 from controlplane.core.paging import paged
 from controlplane.core.rest import SecondsField, StrictSerializer, TextField, validate_body
 from jobs.api import examples
 from jobs.conf import conf
 from jobs.services import server_ends
-from liveness.api.access import RoleCall, ServerCall, TokenFirst, request_credential
+from liveness.api.access import RoleCall, ServerCall, request_credential
 from liveness.api.serializers.registration import (
     RegistrationAnswer,
     RegistrationRequest,
@@ -26,12 +27,13 @@ from liveness.selectors.servers import servers_with_attempts
 from liveness.services import registration, tokens
 
 
-class ServersView(TokenFirst, RoleCall):
+class ServersView(RoleCall):
     """`GET /servers` and `POST /servers`.
 
     The registering SQL statement also checks the token, so that a registration needs one round trip.
     """
 
+    parser_classes = [ResultParser]
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
     def describe_callers(self, method: str) -> str:
@@ -79,7 +81,7 @@ class ServersView(TokenFirst, RoleCall):
             )
         return text
 
-    def judge_token(self, request: Request) -> None:
+    def check_token(self, request: Request) -> None:
         if request.method == "POST":
             registration.refuse_role(tokens.find_token(self.token_text(request)))
 

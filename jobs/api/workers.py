@@ -46,9 +46,11 @@ class ClaimsView(ServerCall):
     def post(self, request: Request, server: UUID) -> Response:
         """Claim jobs and return their attempts for the worker to run. The list is empty if no job waits for it."""
         body = validate_body(ClaimRequest, request.data)
-        claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"), body["ahead"])
-        answer: dict[str, Any] = {"attempts": [describe_claimed(attempt) for attempt in claimed.attempts]}
-        return Response(answer if claimed.slots_wanted is None else {**answer, "slots_wanted": claimed.slots_wanted})
+        attempts, slots_wanted = claiming.claim_jobs(
+            self.server_token, body["limit"], body.get("request_id"), body["ahead"]
+        )
+        answer: dict[str, Any] = {"attempts": [describe_claimed(attempt) for attempt in attempts]}
+        return Response(answer if slots_wanted is None else {**answer, "slots_wanted": slots_wanted})
 
 
 class ReportsView(ServerCall):

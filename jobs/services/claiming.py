@@ -1,7 +1,6 @@
 """Claims: give waiting jobs to workers that ask for work."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Never
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from jobs.services import limits
 from jobs.services.claim_floors import floors
 from jobs.services.hints import announcer
 from jobs.sql import sql
-from jobs.sql.rows.claiming import GivenAttempt
+from jobs.sql.rows.claiming import ClaimedAttempt
 from jobs.states import JobKind, JobState
 from liveness.conf import conf
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
@@ -29,17 +28,13 @@ CANDIDATES_LIMIT = 1000
 """Number of jobs that are tried one by one for a worker after a claim failed, because a row cannot be written."""
 
 
-@dataclass(frozen=True)
-class ClaimedJobs:
-    attempts: list[GivenAttempt]
-    slots_wanted: int | None
-    """Slots that the next job needs, if they are not free. None: no job waits for more slots."""
-
-
-def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0) -> ClaimedJobs:
+def claim_jobs(
+    token: ServerToken, limit: int, request_id: UUID | None = None, ahead: int = 0
+) -> tuple[list[ClaimedAttempt], int | None]:
     """Give a worker at most `limit` attempts, as many as it has room for and as fit into one response. One round trip.
 
-    It may hold `ahead` attempts more than it has slots.
+    It may hold `ahead` attempts more than it has slots. Also return the slots that the next job needs, if they are not
+    free. None: no job waits for more slots.
 
     A call with the same `request_id` returns the same attempts. Raise the error that explains why a server gets no
     work (see `refuse_claim`).
@@ -55,12 +50,12 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None, a
         if is_transient_error(error):
             raise
         rows = fetch_claimed_rows(token, limit, request_id, find_writable_jobs(token, max(1, limit + ahead)), ahead)
-    return ClaimedJobs([row for row in rows if row.id is not None], rows[0].slots_wanted)
+    return [row for row in rows if row.id is not None], rows[0].slots_wanted
 
 
 def fetch_claimed_rows(
     token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None, ahead: int = 0
-) -> list[GivenAttempt]:
+) -> list[ClaimedAttempt]:
     """Run the claim and return its rows. `only` restricts it to these jobs (None: all jobs)."""
     # Floors are used only by serving processes, because only they are notified of jobs that come back.
     known = floors.known_to(token.server) if announcer.enabled and only is None else None

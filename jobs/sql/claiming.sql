@@ -29,7 +29,7 @@ select s.id
 --   payload jsonb|null, payload_from jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
 --   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null, isolation text|null, worker_slots int|null,
 --   seen jsonb|null, parked bigint, slots_wanted int|null
--- row: GivenAttempt
+-- row: ClaimedAttempt
 with recursive caller as (
     select s.id, s.namespace, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
       from liveness_server s

@@ -101,7 +101,7 @@ class JobsStatements(Statements):
     count_tag_sets: Statement[changes.CountedTagSets]
     lock_channels: Statement[channel_rows.LockedChannels]
     lock_server: Statement[IdRow]
-    claim_jobs: Statement[claiming.GivenAttempt]
+    claim_jobs: Statement[claiming.ClaimedAttempt]
     follow_clock: Statement[clock.FollowClockRow]
     read_clock: Statement[clock.ReadClockRow]
     cancel_jobs_past_deadline: Statement[deadlines.SweptJobs]

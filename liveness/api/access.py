@@ -59,7 +59,8 @@ UNREADABLE = (400, 413, 415)
 class ApiCall(OwnSettings):
     """API call by a token or by a signed-in staff user.
 
-    The authenticators are import paths, because this app must not import jobs.
+    The authenticators are import paths, because this app must not import jobs. Calls that check their token in their
+    SQL statement override `check_token`.
     """
 
     authenticators = ("liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession")
@@ -67,31 +68,25 @@ class ApiCall(OwnSettings):
     def get_authenticators(self) -> list[BaseAuthentication]:
         return [import_string(name)() for name in self.authenticators]
 
-
-class TokenFirst(ApiCall):
-    """API call that checks its token in its SQL statement, after it has read the body.
-
-    If the body and the token are both bad, the error is about the token.
-    """
-
-    parser_classes = [ResultParser]
-
-    def judge_token(self, request: Request) -> None:
-        """Raise a Problem if the token is not valid for this call."""
-        raise NotImplementedError
+    def check_token(self, request: Request) -> None:
+        """Raise a Problem if the token is not valid. If the body is bad too, the error is about the token."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, APIException) and exc.status_code in UNREADABLE:
             try:
-                self.judge_token(self.request)
+                self.check_token(self.request)
             except Problem as refused:
                 exc = refused
         return super().handle_exception(exc)
 
 
-class ServerCall(TokenFirst):
-    """API call that only the server in its URL may make. The check of the server token needs no query."""
+class ServerCall(ApiCall):
+    """API call that only the server in its URL may make.
 
+    The check of the server token needs no query. The SQL statement of the call checks that it is not revoked.
+    """
+
+    parser_classes = [ResultParser]
     group = "Workers and other servers"
     server_token: ServerToken
 
@@ -107,7 +102,7 @@ class ServerCall(TokenFirst):
         if self.server_token.server != kwargs["server"]:
             raise NotYourServer
 
-    def judge_token(self, request: Request) -> None:
+    def check_token(self, request: Request) -> None:
         tokens.refuse_revoked(self.server_token)
 
 

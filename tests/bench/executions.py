@@ -44,7 +44,7 @@ def executions(data_dir: Path, step: Step) -> Iterator[Row]:
     open_executions.seal_execution(run, "client:bench")
     ended = []
     for _ in range(PARTS):
-        claimed = claiming.claim_jobs(server, STEPS_OF_PART).attempts
+        claimed = claiming.claim_jobs(server, STEPS_OF_PART)[0]
         assert len(claimed) == STEPS_OF_PART, len(claimed)
         reports = [
             Report(attempt.id, event) for event in (ReportEvent.STARTED, ReportEvent.COMPLETED) for attempt in claimed

@@ -60,7 +60,7 @@ def drain(cost: Cost, keys: Keys, rule: dict[str, object]) -> None:
         for _ in range(LISTS):
             jobs = [{"action": SCRIPT, **with_limits(keys(next(numbers)))} for _ in range(AT_ONCE)]
             submission.submit_jobs(owner, jobs)
-            attempts = claiming.claim_jobs(server, AT_ONCE).attempts
+            attempts = claiming.claim_jobs(server, AT_ONCE)[0]
             for event in (ReportEvent.STARTED, ReportEvent.COMPLETED):
                 reporting.record_reports(server, [Report(attempt.id, event) for attempt in attempts])
     cost.units += LISTS * AT_ONCE

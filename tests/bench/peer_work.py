@@ -37,7 +37,7 @@ def ours(go: Go, work: str, number: int, *which: str) -> None:
 
     caller = ServerToken(UUID(which[0]), 1)
     go()
-    while ids := [attempt.id for attempt in claiming.claim_jobs(caller, number).attempts]:
+    while ids := [attempt.id for attempt in claiming.claim_jobs(caller, number)[0]]:
         for event in ReportEvent.STARTED, ReportEvent.COMPLETED:
             results = reporting.record_reports(caller, [Report(id, event, output=1) for id in ids])
             assert all(result.accepted for result in results)

@@ -23,7 +23,7 @@ from controlplane.core.rest import (
     validate_body,
 )
 from jobs.services.heartbeats import LISTED_LIMIT, ListedAttempts
-from jobs.sql.rows.claiming import GivenAttempt
+from jobs.sql.rows.claiming import ClaimedAttempt
 from liveness.services.heartbeats import ServerHeartbeat
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState
@@ -215,7 +215,7 @@ JOB_FIELDS = tuple(ClaimedJob().fields)
 read_job = attrgetter(*("job" if name == "id" else name for name in JOB_FIELDS))
 
 
-def describe_claimed(row: GivenAttempt) -> dict[str, Any]:
+def describe_claimed(row: ClaimedAttempt) -> dict[str, Any]:
     """Return the response about an attempt. Each field of its job is the column with this name, and `id` is `job`."""
     job = dict(zip(JOB_FIELDS, read_job(row), strict=True))
     for name in STORED_JSON:

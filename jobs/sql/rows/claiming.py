@@ -4,7 +4,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class GivenAttempt(NamedTuple):
+class ClaimedAttempt(NamedTuple):
     server: UUID | None
     obstacle: str | None
     id: UUID | None

@@ -17,7 +17,7 @@ SETS = [(), ("gpu",), ("gpu", "ssd"), ("ssd",), ("zone",)]
 
 
 def claim(one, limit=100):
-    return [attempt.job for attempt in claiming.claim_jobs(tokens.read_server_token(one.token), limit).attempts]
+    return [attempt.job for attempt in claiming.claim_jobs(tokens.read_server_token(one.token), limit)[0]]
 
 
 def run(statement, params=None):

@@ -334,7 +334,7 @@ def test_8_connections_claim_20_000_jobs_and_none_twice(committed, threads):
         start.wait(10)
         taken, empty = [], 0
         while empty < 3:
-            jobs = [attempt.job for attempt in claiming.claim_jobs(token, 200).attempts]
+            jobs = [attempt.job for attempt in claiming.claim_jobs(token, 200)[0]]
             taken += jobs
             empty = 0 if jobs else empty + 1
         return taken
