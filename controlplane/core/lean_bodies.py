@@ -247,7 +247,7 @@ def object_reader(serializer: Any) -> Reader:
     ):
         return serializer.run_validation
     readers = {name: build_reader(field) for name, field in fields.items()}
-    checks = {name: check for name, (_, _, check) in serializer.checks.items() if check is not None}
+    checks = {name: check for name in fields if (check := getattr(serializer, f"validate_{name}", None))}
     required = {name for name, field in fields.items() if field.required}
     defaults = {name: field for name, field in fields.items() if not field.required and field.default is not empty}
     is_validated = type(serializer).validate is not serializers.Serializer.validate

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -29,37 +29,7 @@ class StrictSerializer(serializers.Serializer):
                 known = ", ".join(self.fields)
                 detail = ErrorDetail(f"Unknown field. Known fields are: {known}.", code="unknown")
                 raise serializers.ValidationError({str(key): [detail] for key in unknown})
-        if type(data) is not dict or getattr(self.root, "partial", False):
-            return super().to_internal_value(data)
-        return self.read_fields(data)
-
-    def read_fields(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Validate like DRF, but skip absent optional fields. Most fields of a job are absent."""
-        values: dict[str, Any] = {}
-        errors: dict[str, Any] = {}
-        for name, (field, is_optional, check) in self.checks.items():
-            if is_optional and name not in data:
-                continue
-            try:
-                value = field.run_validation(data.get(name, serializers.empty))
-                values[name] = value if check is None else check(value)
-            except serializers.ValidationError as error:
-                errors[name] = error.detail
-        if errors:
-            raise serializers.ValidationError(errors)
-        return values
-
-    @cached_property
-    def checks(self) -> "dict[str, tuple[serializers.Field[Any, Any, Any, Any], bool, Callable[[Any], Any] | None]]":
-        """Return by field name: the field, True if it may be absent without a default, its `validate_NAME` method."""
-        return {
-            name: (
-                field,
-                not field.required and field.default is serializers.empty,
-                getattr(self, f"validate_{name}", None),
-            )
-            for name, field in self.fields.items()
-        }
+        return super().to_internal_value(data)
 
 
 def with_defaults(options: Mapping[str, object], **defaults: object) -> dict[str, Any]:

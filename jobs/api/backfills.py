@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
+from controlplane.core.rest import validate_body
 from jobs import models
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.backfills import EXAMPLE, BackfillAnswer, BackfillRequest
@@ -35,9 +36,7 @@ class BackfillsView(TriggerCall):
 
         It works on a paused trigger, ignores its `overlap`, and does not count for `pause_after_failures`.
         """
-        body = BackfillRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        given: Any = body.validated_data
+        given = validate_body(BackfillRequest, request.data)
         begun, is_new = backfills.begin_backfill(
             trigger, given["from"], given["to"], given["max_running"], self.actor, note=given["note"],
             key=idempotency_key(request),
@@ -60,7 +59,6 @@ class StopBackfillView(TriggerCall):
     @extend_schema(request=NoteRequest, responses=BackfillAnswer)
     def post(self, request: Request, trigger: UUID, backfill: UUID) -> Response:
         """Stop a backfill. Its running executions continue, and its other slots are SKIPPED."""
-        body: Any = NoteRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        stopped = backfills.stop_backfill(trigger, backfill, self.actor, body.validated_data["note"])
+        note = validate_body(NoteRequest, request.data)["note"]
+        stopped = backfills.stop_backfill(trigger, backfill, self.actor, note)
         return Response(represent_backfill(stopped))

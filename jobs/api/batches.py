@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from controlplane.core.rest import validate_body
 from jobs.api import examples
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.batches import (
@@ -143,7 +144,6 @@ class StopBatchView(BatchCall):
     def post(self, request: Request, batch: UUID) -> Response:
         """Stop a bulk action. Processed items stay as they are, and the rest is not processed."""
         self.load_batch(batch)
-        body: Any = NoteRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        batches.stop_batch(batch, self.actor, body.validated_data["note"])
+        note = validate_body(NoteRequest, request.data)["note"]
+        batches.stop_batch(batch, self.actor, note)
         return Response(represent(BatchSummary, self.load_batch(batch)))

@@ -10,6 +10,7 @@ from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged
+from controlplane.core.rest import validate_body
 from jobs.api import examples
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.jobs import Intervention, JobCall
@@ -46,11 +47,9 @@ class ExecutionsView(JobCall):
     )
     def post(self, request: Request) -> Response:
         """Submit an execution with all of its steps, or nothing."""
-        body = ExecutionRequest(data=request.data)
-        body.is_valid(raise_exception=True)
         id, is_new = executions.submit_execution(
             request_credential(request).submitter,
-            self.add_idempotency_key(body.validated_data),
+            self.add_idempotency_key(validate_body(ExecutionRequest, request.data)),
             namespace=self.namespace,
         )
         return Response(represent(ExecutionAnswer, execution_with_steps(id)), status=201 if is_new else 200)
@@ -71,7 +70,7 @@ class CancelExecutionView(Intervention):
     @extend_schema(request=NoteRequest, responses=ExecutionAnswer)
     def post(self, request: Request, execution: UUID) -> Response:
         """Cancel an execution with its children. Waiting steps end now; workers are asked to cancel live ones."""
-        cancellation.cancel_execution(execution, self.by, self.owner, **self.validated_body(request, NoteRequest))
+        cancellation.cancel_execution(execution, self.by, self.owner, **validate_body(NoteRequest, request.data))
         return Response(represent(ExecutionAnswer, execution_with_steps(execution)))
 
 
@@ -81,7 +80,7 @@ class RerunExecutionView(Intervention):
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
         """Run an execution again from its beginning, as a new execution."""
-        body = self.validated_body(request, NoteRequest)
+        body = validate_body(NoteRequest, request.data)
         begun, is_new = reruns.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 
@@ -95,7 +94,7 @@ class RestartExecutionView(Intervention):
 
         With `from_step`, that step and its dependents run again too. With `inputs`, the new execution has other inputs.
         """
-        body = self.validated_body(request, RestartRequest)
+        body = validate_body(RestartRequest, request.data)
         begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 
@@ -108,7 +107,7 @@ class AnswerStepView(Intervention):
     @extend_schema(request=AnswerRequest, responses=JobAnswer, examples=[examples.ANSWER])
     def post(self, request: Request, execution: UUID, step: str) -> Response:
         """Answer a step that asks people. The first answer counts."""
-        body = self.validated_body(request, AnswerRequest)
+        body = validate_body(AnswerRequest, request.data)
         job = step_job_id(execution, step)
         person = request_credential(request).person
         approvals.answer_step(job, by=self.by, groups=None if person is None else groups_of(person), **body)

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from controlplane.core.rest import validate_body
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.holds import EXAMPLES, HoldAnswer, HoldFilter, HoldPage, HoldRequest
 from jobs.api.serializers.jobs import NoteRequest
@@ -66,9 +67,7 @@ class HoldsView(HoldCall):
 
         A hold of a caller of the namespace `default` counts for all namespaces, unless the query names one.
         """
-        body = HoldRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        given: Any = body.validated_data
+        given = validate_body(HoldRequest, request.data)
         kind, value = given["of"]
         self.refuse_out_of_reach(kind, value)
         created, is_new = holds.create_hold(

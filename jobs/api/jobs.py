@@ -13,7 +13,7 @@ from controlplane.agent.tracing import span_of_submission
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
-from controlplane.core.rest import StrictSerializer, validate_body
+from controlplane.core.rest import validate_body
 from jobs.api import examples
 from jobs.api.idempotency import KEY, idempotency_key
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
@@ -130,11 +130,6 @@ class PlacementView(JobCall):
 class Intervention(JobCall):
     """Action on one job by hand. The response is the job after the action."""
 
-    def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
-        body = serializer_class(data=request.data)
-        body.is_valid(raise_exception=True)
-        return body.validated_data
-
     @property
     def by(self) -> str:
         return f"{self.token.role}:{self.token.name}"
@@ -150,7 +145,7 @@ class CancelJobView(Intervention):
     @extend_schema(request=NoteRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Cancel a job. A waiting job ends now. The worker of a live job is asked to cancel it."""
-        interventions.cancel_job(job, self.by, self.owner, **self.validated_body(request, NoteRequest))
+        interventions.cancel_job(job, self.by, self.owner, **validate_body(NoteRequest, request.data))
         return self.job_response(job)
 
 
@@ -163,7 +158,7 @@ class ResubmitJobView(Intervention):
 
         The new job gets the key of the Idempotency-Key header. A repeated call returns the same job (200).
         """
-        body = self.validated_body(request, ResubmitRequest)
+        body = validate_body(ResubmitRequest, request.data)
         now, is_new = interventions.resubmit_job(job, self.by, self.owner, idempotency_key(request), **body)
         return self.job_response(now, status=201 if is_new else 200)
 
@@ -174,5 +169,5 @@ class FailJobView(Intervention):
     @extend_schema(request=FailRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Fail a waiting or live job. It is not retried."""
-        interventions.fail_job(job, self.by, self.owner, **self.validated_body(request, FailRequest))
+        interventions.fail_job(job, self.by, self.owner, **validate_body(FailRequest, request.data))
         return self.job_response(job)

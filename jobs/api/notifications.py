@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from controlplane.core.rest import validate_body
 from jobs.api.jobs import Intervention, JobCall
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.notifications import NotificationFilter, NotificationPage, SecretAnswer
@@ -45,6 +46,6 @@ class SendAgainView(Intervention):
     @extend_schema(request=NoteRequest, responses={204: None})
     def post(self, request: Request, notification: UUID) -> Response:
         """Send a notification again that was given up."""
-        body = self.validated_body(request, NoteRequest)
+        body = validate_body(NoteRequest, request.data)
         notifications.send_again(notification, self.by, self.owner, namespaces=self.namespaces, **body)
         return Response(status=204)

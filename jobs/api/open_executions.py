@@ -38,7 +38,7 @@ class SealExecutionView(Intervention):
     @extend_schema(request=NoteRequest, responses=ExecutionSummary)
     def post(self, request: Request, execution: UUID) -> Response:
         """Seal an open execution. It ends when all of its steps have ended. A second call changes nothing."""
-        body = self.validated_body(request, NoteRequest)
+        body = validate_body(NoteRequest, request.data)
         open_executions.seal_execution(execution, self.by, self.owner, **body)
         return Response(summary_of(execution))
 

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.durations import LONGEST_WAIT
 from controlplane.core.paging import PageSizeField
-from controlplane.core.rest import NoteField, SecondsField, StrictSerializer
+from controlplane.core.rest import NoteField, SecondsField, StrictSerializer, validate_body
 from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall
@@ -128,11 +128,8 @@ class ManualRecoveryCall(RoleCall):
     roles = {"POST": {Role.OPERATOR}}
 
     def act_on_stale_attempts(self, request: Request, action: Callable[..., int]) -> Response:
-        body = Threshold(data=request.data)
-        body.is_valid(raise_exception=True)
-        count = action(
-            body.validated_data["older_than_seconds"], format_actor(self.token.name), body.validated_data["note"]
-        )
+        body = validate_body(Threshold, request.data)
+        count = action(body["older_than_seconds"], format_actor(self.token.name), body["note"])
         return Response({"count": count})
 
 

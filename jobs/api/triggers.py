@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from controlplane.core.rest import validate_body
 from jobs import models
 from jobs.api import examples
 from jobs.api.idempotency import KEY, idempotency_key
@@ -98,9 +99,6 @@ class EvaluateTriggerView(TriggerCall):
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: SlotAnswer, 200: SlotAnswer})
     def post(self, request: Request, trigger: UUID) -> Response:
         """Evaluate a trigger now, independent of its schedule."""
-        body: Any = NoteRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        slot, is_new = triggers.evaluate_trigger(
-            trigger, self.actor, idempotency_key(request), note=body.validated_data["note"]
-        )
+        note = validate_body(NoteRequest, request.data)["note"]
+        slot, is_new = triggers.evaluate_trigger(trigger, self.actor, idempotency_key(request), note=note)
         return Response(represent(SlotAnswer, slot), status=201 if is_new else 200)

@@ -12,7 +12,7 @@ from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.long_polls import WaitField, is_asked_again, mark_not_yet, not_yet
 from controlplane.core.paging import within_limit
-from controlplane.core.rest import IdField, StrictSerializer
+from controlplane.core.rest import IdField, StrictSerializer, validate_body
 from jobs.api import examples
 from jobs.api.jobs import Intervention, JobCall
 from jobs.api.serializers.changes import ChangeRequest
@@ -66,7 +66,7 @@ class JobView(Intervention):
     @extend_schema(request=ChangeRequest, responses=JobAnswer, examples=[examples.CHANGE])
     def patch(self, request: Request, job: UUID) -> Response:
         """Change some fields of a job that waits. A job that has started is refused with `already_started`."""
-        body = self.validated_body(request, ChangeRequest)
+        body = validate_body(ChangeRequest, request.data)
         note = body.pop("note")
         changes.change_job(job, self.by, self.owner, changes=body, note=note)
         return self.job_response(job)

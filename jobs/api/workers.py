@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import validate_body
-from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
+from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest, to_tasks
 from jobs.api.serializers.reports import ReportsAnswer, ReportsRequest, to_reports
 from jobs.api.serializers.workers import (
     ClaimAnswer,
@@ -80,7 +80,4 @@ class TasksView(ServerCall):
         The worker decides which tasks are recorded. A repeated call changes nothing, because the worker chooses the ids
         of attempts, and counts are sums that only grow.
         """
-        body = TasksRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        judged = celery_tasks.record_tasks(self.server_token, **body.to_tasks())
-        return Response(asdict(judged))
+        return Response(asdict(celery_tasks.record_tasks(self.server_token, **to_tasks(request.data))))

@@ -1,6 +1,5 @@
 """API calls about servers."""
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Model
@@ -14,7 +13,7 @@ from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.long_polls import mark_not_yet
 from controlplane.core.paging import paged, within_limit
 from controlplane.core.rest import (
-    StrictSerializer,
+    validate_body,
 )
 from liveness.api.access import RoleCall
 from liveness.api.serializers.events import EventFilter, EventList, EventLog, EventLogFilter, NumberedEvent
@@ -96,12 +95,6 @@ class OperatorCall(RoleCall):
 
     roles = {"POST": {Role.OPERATOR}}
 
-    def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
-        body = serializer_class(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields: dict[str, Any] = body.validated_data
-        return fields
-
     @property
     def actor(self) -> str:
         return format_actor(self.token.name)
@@ -120,7 +113,7 @@ class CordonView(ServerAction):
     @extend_schema(request=CordonRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server no new work. Its present work continues."""
-        body = self.validated_body(request, CordonRequest)
+        body = validate_body(CordonRequest, request.data)
         operations.cordon_server(server, self.actor, body["note"], body.get("duration_seconds"))
         return self.state_response(server)
 
@@ -131,7 +124,7 @@ class UncordonView(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server work again, even if it cordoned itself."""
-        operations.uncordon_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        operations.uncordon_server(server, self.actor, validate_body(ActionRequest, request.data)["note"])
         return self.state_response(server)
 
 
@@ -141,7 +134,7 @@ class DrainView(ServerAction):
     @extend_schema(request=DrainRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server no new work, and time to finish its attempts. After the deadline it gives the rest back."""
-        body = self.validated_body(request, DrainRequest)
+        body = validate_body(DrainRequest, request.data)
         operations.drain_server(
             server, self.actor, body["note"], body.get("deadline_seconds"), body.get("duration_seconds")
         )
@@ -154,7 +147,7 @@ class UndrainView(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Lift the drain and the cordon of a server, so that it gets work again."""
-        operations.undrain_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        operations.undrain_server(server, self.actor, validate_body(ActionRequest, request.data)["note"])
         return self.state_response(server)
 
 
@@ -164,7 +157,7 @@ class DisconnectView(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Disconnect a server. Its running jobs run elsewhere only after its fence, when it has stopped them."""
-        operations.disconnect_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        operations.disconnect_server(server, self.actor, validate_body(ActionRequest, request.data)["note"])
         return self.state_response(server)
 
 
@@ -183,7 +176,7 @@ class EnterMaintenanceView(MaintenanceCall):
     @extend_schema(request=EnterRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
         """Give no server (of the cluster) new work. Running work finishes, and submissions wait."""
-        body = self.validated_body(request, EnterRequest)
+        body = validate_body(EnterRequest, request.data)
         cluster = body.get("cluster", "")
         maintenance.enter_maintenance(self.actor, body["note"], body.get("duration_seconds"), cluster)
         return self.state_response(cluster)
@@ -195,7 +188,7 @@ class ExitMaintenanceView(MaintenanceCall):
     @extend_schema(request=MaintenanceRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
         """End maintenance, so that servers get work again."""
-        body = self.validated_body(request, MaintenanceRequest)
+        body = validate_body(MaintenanceRequest, request.data)
         cluster = body.get("cluster", "")
         maintenance.exit_maintenance(self.actor, body["note"], cluster)
         return self.state_response(cluster)
@@ -209,6 +202,6 @@ class ReleaseBrakeView(OperatorCall):
     @extend_schema(request=ReleaseRequest, responses=ReleaseAnswer)
     def post(self, request: Request) -> Response:
         """Release brakes, so that the silent servers they hold are disconnected."""
-        body = self.validated_body(request, ReleaseRequest)
+        body = validate_body(ReleaseRequest, request.data)
         reason = body.pop("reason")
         return Response({"released": maintenance.release_brake(self.actor, reason, **body)})

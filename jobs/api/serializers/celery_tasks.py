@@ -13,6 +13,7 @@ from controlplane.core.rest import (
     StrictSerializer,
     TextField,
     WholeField,
+    validate_body,
 )
 from jobs.services.celery_tasks import BATCH_LIMIT, NAMES_LIMIT
 from jobs.states import TaskState
@@ -80,9 +81,11 @@ class TasksRequest(StrictSerializer):
             raise serializers.ValidationError({"counter": ["A tally needs this field."]})
         return fields
 
-    def to_tasks(self) -> dict[str, Any]:
-        fields = self.validated_data
-        return {"tasks": fields.get("tasks", []), "tally": fields.get("tally", []), "counter": fields.get("counter")}
+
+def to_tasks(data: object) -> dict[str, Any]:
+    """Return the content of a `TasksRequest` body. Raise ValidationError."""
+    fields = validate_body(TasksRequest, data)
+    return {"tasks": fields.get("tasks", []), "tally": fields.get("tally", []), "counter": fields.get("counter")}
 
 
 class TasksAnswer(serializers.Serializer):
