@@ -10,7 +10,7 @@ from django.http import parse_cookie
 from controlplane.core.bearer import read_bearer
 from controlplane.core.problems import Problem
 from controlplane.serving.request import PROBES, Request
-from controlplane.serving.seats import Call, Lane
+from controlplane.serving.seats import Call, CallKind
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
@@ -29,19 +29,19 @@ class Callers:
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     def call(self, request: Request) -> Call:
-        """Return the lane of a call, and the key under which it counts for limits."""
+        """Return the kind of a call, and the key under which it counts for limits."""
         bearer = read_bearer(request.by_name.get("authorization", ""))
         if bearer and (token := token_of_server(request.path, bearer)) is not None:
-            lane = Lane.CLAIM if request.path.endswith(("/claims", "/hints")) else Lane.HEARTBEAT_OR_REPORT
-            return Call(lane, token.server_text, token=token)
+            kind = CallKind.CLAIM if request.path.endswith(("/claims", "/hints")) else CallKind.HEARTBEAT_OR_REPORT
+            return Call(kind, token.server_text, token=token)
         if request.path in PROBES:
-            return Call(Lane.PROBE, f"probe {request.caller}", is_strange=True)
+            return Call(CallKind.PROBE, f"probe {request.caller}", is_strange=True)
         if request.path == SIGN_IN and request.method == "POST":
-            return Call(Lane.SIGN_IN, f"sign-in {request.caller}", is_strange=True)
+            return Call(CallKind.SIGN_IN, f"sign-in {request.caller}", is_strange=True)
         digest = digest_of_token(bearer) if bearer else digest_of_session(request)
         if digest in self._good:
-            return Call(Lane.GENERAL, digest.hex())
-        return Call(Lane.GENERAL, f"address {request.caller}", is_strange=True)
+            return Call(CallKind.GENERAL, digest.hex())
+        return Call(CallKind.GENERAL, f"address {request.caller}", is_strange=True)
 
     def learn(self, request: Request, status: int, *, is_signed_in: bool) -> None:
         """Remember the token or session of an answered call if it was valid, and forget it after a 401.

@@ -29,7 +29,7 @@ from controlplane.serving.hints import WorkHints, hint_answer
 from controlplane.serving.process_limits import close_idle_connections, limit_connections
 from controlplane.serving.request import Message, Receive, Request, Send
 from controlplane.serving.rsgi import serve_by_rsgi
-from controlplane.serving.seats import Call, Lane, Seats
+from controlplane.serving.seats import Call, CallKind, Seats
 from controlplane.serving.sending import Sender
 from controlplane.serving.waits import Waits, seconds_kept_back
 from jobs.api.hints import NAMESPACE, TAGS
@@ -148,8 +148,10 @@ class Front:
 
     async def answer(self, request: Request, call: Call) -> Answer | None:
         """Return the response, or None if the client has closed its connection."""
-        if call.lane == Lane.CLAIM and request.method == "GET" and request.path.endswith("/hints"):
+        if call.kind == CallKind.CLAIM and request.method == "GET" and request.path.endswith("/hints"):
             return await self._answer_hint(request, call)
+        if request.method not in ("GET", "HEAD"):
+            return await self._answer_now(request, call, False)
         answer_now = partial(self._answer_now, request, call)
         return await self._waits.answer(call.key, answer_now, request.disconnected, digest_of_wait(request))
 

@@ -10,7 +10,7 @@ from controlplane.serving.bodies import BodyTooSlow
 from controlplane.serving.callers import REMEMBERED, Callers
 from controlplane.serving.front import seconds_asked
 from controlplane.serving.request import HeadersTooLarge, HttpVersionRefused, Request
-from controlplane.serving.seats import Lane
+from controlplane.serving.seats import CallKind
 from liveness.services import tokens
 from tests.integration.api.test_bad_input import SOME
 from tests.support.http import http_scope, no_body
@@ -102,24 +102,24 @@ def signed(server):
 
 
 @pytest.mark.parametrize(
-    ("call", "lane"),
+    ("call", "kind"),
     [
-        ("heartbeat", Lane.HEARTBEAT_OR_REPORT),
-        ("reports", Lane.HEARTBEAT_OR_REPORT),
-        ("claims", Lane.CLAIM),
-        ("events", Lane.GENERAL),
+        ("heartbeat", CallKind.HEARTBEAT_OR_REPORT),
+        ("reports", CallKind.HEARTBEAT_OR_REPORT),
+        ("claims", CallKind.CLAIM),
+        ("events", CallKind.GENERAL),
     ],
 )
-def test_a_server_is_known_by_its_token(call, lane):
+def test_a_server_is_known_by_its_token(call, kind):
     caller = Callers().call(request(f"/api/v1/servers/{SOME}/{call}", authorization=signed(SOME)))
-    assert caller.lane == lane
-    assert (caller.key == SOME) == (lane != Lane.GENERAL)
+    assert caller.kind == kind
+    assert (caller.key == SOME) == (kind != CallKind.GENERAL)
 
 
 @pytest.mark.parametrize("authorization", [signed(OTHER), signed(SOME) + "x", "Bearer cps_x", "Bearer cp_x", "", "x"])
 def test_who_is_not_that_server_is_a_stranger(authorization):
     caller = Callers().call(request(f"/api/v1/servers/{SOME}/heartbeat", authorization=authorization))
-    assert (caller.lane, caller.key, caller.is_strange) == (Lane.GENERAL, "address 10.0.0.1", True)
+    assert (caller.kind, caller.key, caller.is_strange) == (CallKind.GENERAL, "address 10.0.0.1", True)
 
 
 @pytest.mark.parametrize("hosts", [[], ["testserver", "testserver"]])
@@ -137,13 +137,13 @@ def test_a_plain_heartbeat_names_its_host_once(hosts):
 def test_probes_and_sign_ins_are_counted_by_the_address_of_the_client():
     callers = Callers()
     probe = callers.call(request("/livez", "GET"))
-    assert probe.lane == Lane.PROBE
+    assert probe.kind == CallKind.PROBE
     assert probe == callers.call(request("/healthz", "GET"))
     assert probe.key != callers.call(request("/livez", "GET", client="10.0.0.2")).key
     sign_in = callers.call(request("/admin/login/"))
-    assert sign_in.lane == Lane.SIGN_IN and sign_in.key not in (probe.key, callers.call(request()).key)
+    assert sign_in.kind == CallKind.SIGN_IN and sign_in.key not in (probe.key, callers.call(request()).key)
     assert sign_in == callers.call(request("/admin/login/", "post")), "Django reads it as POST"
-    assert callers.call(request("/admin/login/", "GET")).lane == Lane.GENERAL
+    assert callers.call(request("/admin/login/", "GET")).kind == CallKind.GENERAL
 
 
 @pytest.mark.parametrize("spelling", ["bearer cp_good", "BEARER cp_good", "Bearer  cp_good", " Bearer cp_good "])

@@ -5,19 +5,19 @@ import asyncio
 import pytest
 
 from controlplane.serving import seats as seating
-from controlplane.serving.seats import LINE_OF_ONE, LINES, Call, Lane, Overloaded, Seats, TooManyCalls
+from controlplane.serving.seats import QUEUE_OF_ONE, QUEUES, Call, CallKind, Overloaded, Seats, TooManyCalls
 
-CLIENT, OTHER, THIRD = (Call(Lane.GENERAL, key) for key in ("client", "other", "third"))
-SIGN_IN, PROBE = Call(Lane.SIGN_IN, "sign-in 192.0.2.1"), Call(Lane.PROBE, "probe 192.0.2.1")
+CLIENT, OTHER, THIRD = (Call(CallKind.GENERAL, key) for key in ("client", "other", "third"))
+SIGN_IN, PROBE = Call(CallKind.SIGN_IN, "sign-in 192.0.2.1"), Call(CallKind.PROBE, "probe 192.0.2.1")
 ENOUGH = 30.0
 
 
 def beat(server):
-    return Call(Lane.HEARTBEAT_OR_REPORT, server)
+    return Call(CallKind.HEARTBEAT_OR_REPORT, server)
 
 
 def claim(server):
-    return Call(Lane.CLAIM, server)
+    return Call(CallKind.CLAIM, server)
 
 
 class Hall:
@@ -66,7 +66,7 @@ def hall(monkeypatch):
 @pytest.mark.parametrize("number", [3, 5, 8])
 def test_calls_of_the_outside_leave_two_seats(hall, number):
     async def scenario(hall):
-        await hall.ask(*(Call(Lane.GENERAL, f"client {one}") for one in range(20)))
+        await hall.ask(*(Call(CallKind.GENERAL, f"client {one}") for one in range(20)))
         assert len(hall.seated) == number - 2
         await hall.ask(SIGN_IN, PROBE)
         assert hall.seated[number - 2 :] == [SIGN_IN], "and these one: the last is for servers"
@@ -174,7 +174,7 @@ def test_one_who_is_cancelled_gives_its_seat_back(hall):
 
 def test_a_caller_with_a_full_line_is_refused_at_once(hall):
     async def scenario(hall):
-        await hall.ask(*[CLIENT] * (2 + LINE_OF_ONE))
+        await hall.ask(*[CLIENT] * (2 + QUEUE_OF_ONE))
         with pytest.raises(TooManyCalls):
             await (await hall.ask(CLIENT))
         await hall.ask(beat("a"), OTHER)
@@ -184,8 +184,8 @@ def test_a_caller_with_a_full_line_is_refused_at_once(hall):
 
 
 def test_in_a_full_line_the_caller_with_the_most_calls_loses_its_last_one(hall, monkeypatch):
-    monkeypatch.setitem(LINES, "strangers", 4)
-    crowd, newcomer = (Call(Lane.GENERAL, f"address {number}", is_strange=True) for number in (1, 2))
+    monkeypatch.setitem(QUEUES, "strangers", 4)
+    crowd, newcomer = (Call(CallKind.GENERAL, f"address {number}", is_strange=True) for number in (1, 2))
 
     async def scenario(hall):
         await hall.ask(CLIENT, CLIENT, OTHER)
@@ -201,13 +201,13 @@ def test_in_a_full_line_the_caller_with_the_most_calls_loses_its_last_one(hall, 
 
 
 def test_a_newcomer_is_refused_where_every_caller_waits_with_one_call(hall, monkeypatch):
-    monkeypatch.setitem(LINES, "strangers", 4)
+    monkeypatch.setitem(QUEUES, "strangers", 4)
 
     async def scenario(hall):
         await hall.ask(CLIENT, CLIENT, OTHER)
-        await hall.ask(*(Call(Lane.GENERAL, f"address {number}", is_strange=True) for number in range(4)))
+        await hall.ask(*(Call(CallKind.GENERAL, f"address {number}", is_strange=True) for number in range(4)))
         with pytest.raises(Overloaded):
-            await (await hall.ask(Call(Lane.GENERAL, "address 4", is_strange=True)))
+            await (await hall.ask(Call(CallKind.GENERAL, "address 4", is_strange=True)))
         await hall.ask(THIRD)
         await hall.leave(OTHER)
         assert len(hall.seated) == 4, "known callers wait in a line of their own"
@@ -216,10 +216,10 @@ def test_a_newcomer_is_refused_where_every_caller_waits_with_one_call(hall, monk
 
 
 def test_probes_and_sign_ins_of_one_address_do_not_stop_those_of_another(hall):
-    probes = [Call(Lane.PROBE, f"probe 192.0.2.{number}", is_strange=True) for number in (1, 2)]
+    probes = [Call(CallKind.PROBE, f"probe 192.0.2.{number}", is_strange=True) for number in (1, 2)]
 
     async def scenario(hall):
-        await hall.ask(*[probes[0]] * LINE_OF_ONE, probes[1])
+        await hall.ask(*[probes[0]] * QUEUE_OF_ONE, probes[1])
         for _ in range(2):
             await hall.leave(hall.seated[-1])
         assert probes[1] in hall.seated, "each address has its turn"

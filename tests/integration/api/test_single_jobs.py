@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from controlplane.core.rest import validate_body
 from controlplane.serving.front import Front
 from controlplane.serving.grouped_calls import GroupedCalls, single_job_of
-from controlplane.serving.seats import Call, Lane
+from controlplane.serving.seats import Call, CallKind
 from controlplane.wsgi import application
 from jobs.api import single_jobs
 from jobs.api.serializers.executions import SubmissionRequest
@@ -364,7 +364,7 @@ def test_one_caller_with_many_calls_leaves_room_for_others(client):
     assert single_job_of(request, json.dumps(job()).encode())
     calls._storing["busy"] = 32
     body = json.dumps(job()).encode()
-    assert asyncio.run(calls.answer(request, Call(Lane.GENERAL, "busy"), body)) is None
+    assert asyncio.run(calls.answer(request, Call(CallKind.GENERAL, "busy"), body)) is None
     calls._storing["others"] = 300
-    assert asyncio.run(calls.answer(request, Call(Lane.GENERAL, "another"), body)) is None
+    assert asyncio.run(calls.answer(request, Call(CallKind.GENERAL, "another"), body)) is None
     assert not WorkerJob.objects.exists()
