@@ -25,7 +25,6 @@ from controlplane.agent.api.outbox import Outbox
 from controlplane.agent.api.registration import RegisteredServer, register_server
 from controlplane.agent.api.transport import start_transport
 from controlplane.agent.attempts import AttemptTracker
-from controlplane.agent.claim_requests import ClaimRequests
 from controlplane.agent.fence import Fence
 from controlplane.agent.fitness import status_file
 from controlplane.agent.fitness.checks import FitnessChecks
@@ -153,7 +152,6 @@ class AgentWorker:
             self._options.name, server, self._attempts, self._fence, self._heart, self._transport, self._shutdown,
             self._kill_everything, self._adapt,
         )  # fmt: skip
-        self._claims = ClaimRequests(self._attempts, self._outbox, self._transport)
 
     # These methods run in other threads.
 
@@ -229,7 +227,6 @@ class AgentWorker:
                 message = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            self._claims.has_news = True
             self._guard(self._answers.handle, message)
 
     def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
@@ -240,11 +237,12 @@ class AgentWorker:
 
     def _request_work(self) -> None:
         is_blocked = self._answers.blocks_claims or self._shutdown.reason or self._fence.has_passed()
-        is_open = not is_blocked and self._checks.are_passing
+        attempts, is_open = self._attempts, not is_blocked and self._checks.are_passing
         if not is_open:
-            self._attempts.give_back_ahead("the worker takes no more work")
-        self._guard(self._attempts.give_back_ahead)
-        self._claims.renew(is_open=is_open)
+            attempts.give_back_ahead("the worker takes no more work")
+        self._guard(attempts.give_back_ahead)
+        free, ahead = (attempts.free_slots, attempts.ahead_wanted) if is_open else (0, 0)
+        self._transport.request_slots(free, ahead, may_wait=attempts.has_work_for_all_slots)
 
     def _renew_reapers(self) -> None:
         self._supervisor.set_fence_deadline(self._fence.reaper_deadline(self._server.config.timeout))

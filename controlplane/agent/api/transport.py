@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import structlog
 
 from controlplane.agent.api.backoff import full_jitter
+from controlplane.agent.api.claim_plan import ClaimPlan
 from controlplane.agent.api.client import Refused, Unreachable
 from controlplane.agent.api.hints import HintThread
 from controlplane.agent.api.outbox import Outbox, Report
@@ -23,7 +23,6 @@ log = structlog.get_logger()
 UNREADABLE_STATUSES = (400, 413, 422)  # these refuse the body, not the sender
 POLL_WITH_HINTS = 300.0  # seconds between claims that return no job, while hints are available
 COMPANY = 0.02  # seconds that a report waits for others while all slots have work
-AHEAD_PAUSE = 0.1  # seconds until the next claim ahead after one that found few jobs
 NOT_STORED = "not_stored"  # the control plane could not store this report
 
 
@@ -60,17 +59,9 @@ class TransportThread(threading.Thread):
         self._server, self._outbox, self._poll = server, outbox, poll
         self._deliver, self._refused, self._hints = deliver, refused, hints
         self._woken, self._recovered = threading.Event(), threading.Event()
-        self._lock = threading.Lock()
-        self._requested_slots = self._ahead = 0
+        self._plan = ClaimPlan()
         self._may_wait = False
-        self._no_ahead_before = 0.0  # monotonic
-        self._share: int | None = None  # number of jobs that the last hint assigned to this worker
-        self._slots_wanted: int | None = None  # the last claim found a job that needs so many slots
-        self._slots_then = 0  # free slots at that claim
-        self._is_rest_left = False  # the current claim leaves jobs to other workers
-        self._claiming = False
-        self._claim_request: dict[str, Any] | None = None
-        self._last_empty_claim_at = float("-inf")  # monotonic
+        self._wanted: object = None  # what the last call of `request_slots` wanted
         self._not_before = 0.0
         self._failures = 0
         self._closed = False
@@ -82,31 +73,31 @@ class TransportThread(threading.Thread):
 
         It may have returned attempts that the worker does not know yet.
         """
-        return self._claiming
+        return self._plan.is_claiming
 
     def request_slots(self, slots: int, ahead: int = 0, *, may_wait: bool = False) -> None:
         """Claim up to `slots` jobs from now on, and `ahead` more. A claim that is under way does not change.
 
-        `may_wait`: reports may wait for company, because all slots have work.
+        `may_wait`: reports may wait for company, because all slots have work. Then this thread is woken only if
+        something has changed.
         """
-        with self._lock:
-            self._ahead, self._may_wait = ahead, may_wait
-            has_room = self._slots_wanted is not None and slots >= self._slots_wanted and slots > self._slots_then
-            if not self._requested_slots or has_room:
-                # There were no free slots until now, or too few for a job, so work may be waiting.
-                self._last_empty_claim_at, self._share, self._slots_wanted = float("-inf"), None, None
-            self._requested_slots = slots
+        self._may_wait = may_wait
+        self._plan.want(slots, ahead)
         if slots <= 0 and self._hints is not None:
             self._hints.set_wanted(False)
+        wanted = slots, ahead, may_wait, self._outbox.company_due_at(0.0)
+        if not may_wait or wanted != self._wanted:
+            self._woken.set()
+        self._wanted = wanted
 
     def acknowledge_claim(self) -> None:
         """Record that the worker has accepted a ClaimResult. Without this its slots would be claimed twice."""
-        self._claiming = False
+        self._plan.is_claiming = False
+        self._woken.set()
 
     def claim_now(self, jobs: int) -> None:
         """Claim at once, because a hint assigned this number of jobs to this worker."""
-        with self._lock:
-            self._last_empty_claim_at, self._share = float("-inf"), jobs
+        self._plan.follow_hint(jobs)
         self._woken.set()
 
     def act_now(self) -> None:
@@ -160,7 +151,7 @@ class TransportThread(threading.Thread):
             self._refused()
             return self._next_backoff()
         self._failures = 0
-        pause = self._next_claim_at - time.monotonic() if self._requested_slots else self._poll
+        pause = self._plan.due_at(self._claim_pause) - time.monotonic() if self._plan.slots else self._poll
         if (due := self._outbox.next_retry_at()) is not None:
             pause = min(pause, due - time.monotonic())
         return max(0.0, min(pause, wait or pause))
@@ -170,9 +161,8 @@ class TransportThread(threading.Thread):
         return max(0.0, self._outbox.company_due_at(COMPANY) - time.monotonic()) if self._may_wait else 0.0
 
     @property
-    def _next_claim_at(self) -> float:
-        pause = self._poll if self._hints is None or not self._hints.are_held_open else max(self._poll, POLL_WITH_HINTS)
-        return self._last_empty_claim_at + pause
+    def _claim_pause(self) -> float:
+        return self._poll if self._hints is None or not self._hints.are_held_open else max(self._poll, POLL_WITH_HINTS)
 
     @property
     def _backoff_cap(self) -> float:
@@ -221,44 +211,25 @@ class TransportThread(threading.Thread):
             self._deliver(ReportResult(report, {"attempt": report["attempt"], "accepted": False, "code": refused.code}))
 
     def _claim_jobs(self) -> None:
-        with self._lock:
-            if self._claim_request is None:
-                now = time.monotonic()
-                wants_more = self._requested_slots > 0 and now >= self._next_claim_at
-                wants_ahead = self._ahead > 0 and not self._requested_slots and now >= self._no_ahead_before
-                if self._claiming or not (wants_more or wants_ahead):
-                    return
-                limit = self._requested_slots if self._share is None else min(self._requested_slots, self._share)
-                self._claim_request = {"limit": limit, "request_id": str(uuid.uuid4())}
-                if self._ahead and self._share is None:  # a hint that sets a number leaves jobs to idle workers
-                    self._claim_request["ahead"] = self._ahead
-                self._is_rest_left, self._slots_then = limit < self._requested_slots, self._requested_slots
-                self._claiming, self._share = True, None
+        plan = self._plan
+        if (request := plan.begin(self._claim_pause)) is None:
+            return
         try:
-            answer = self._server.post("claims", self._claim_request)
+            answer = self._server.post("claims", request)
             items, self._last_refusal = answer.get("attempts") or [], ""
-            if self._claim_request["limit"]:
-                self._slots_wanted = answer.get("slots_wanted")
+            if request["limit"]:
+                plan.slots_wanted = answer.get("slots_wanted")
         except Refused as refused:
             if refused.code != self._last_refusal:
                 log.warning("Claim refused", code=refused.code, detail=refused.detail)
             self._last_refusal, items = refused.code, []
             self._refused()
-        if not self._claim_request["limit"]:
-            if len(items) < self._claim_request["ahead"] / 2:
-                self._no_ahead_before = time.monotonic() + AHEAD_PAUSE
-            self._claim_request = None
-            self._deliver(ClaimResult(items))
-            return
-        is_enough = len(items) < self._claim_request["limit"] or self._is_rest_left
-        if is_enough:
-            self._last_empty_claim_at = time.monotonic()
-        self._claim_request = None
+        is_enough = plan.end(request, len(items))
         self._deliver(ClaimResult(items))
-        if self._hints is not None:
-            is_more_wanted = is_enough and self._requested_slots > 0
+        if request["limit"] and self._hints is not None:
+            is_more_wanted = is_enough and plan.slots > 0
             self._hints.record_claim(
-                len(items), is_more_wanted=is_more_wanted, waits_for_slots=self._slots_wanted is not None
+                len(items), is_more_wanted=is_more_wanted, waits_for_slots=plan.slots_wanted is not None
             )
 
 

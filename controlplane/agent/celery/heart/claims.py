@@ -162,7 +162,6 @@ class CeleryClaims(ClaimTransitions):
             may_claim = takes and open_ and not fenced and not self._closed
             if self._transport:
                 self._transport.request_slots(max(0, self.slots - running - more) if may_claim else 0)
-                self._transport.act_now()
 
     def finish(self, running: Collection[str] | None) -> None:
         """Release the jobs of a worker that has ended, and wait some seconds for the responses.
@@ -181,7 +180,6 @@ class CeleryClaims(ClaimTransitions):
         if not (transport := self._transport):
             return
         transport.request_slots(0)
-        transport.act_now()
         until = time.monotonic() + LAST_REPORTS
         while len(self.outbox) and transport.is_alive() and time.monotonic() < until:
             time.sleep(0.05)
