@@ -145,7 +145,7 @@ with recursive above (limits, parent_step_id) as (
     select e.limits, e.parent_step_id from jobs_execution e where e.id = %(execution)s
      union all
     select e.limits, e.parent_step_id
-      from above
+      from (select parent_step_id from above limit 1) above
      cross join lateral (select j.execution_id from jobs_workerjob j where j.id = above.parent_step_id offset 0) p
      cross join lateral (select * from jobs_execution e where e.id = p.execution_id offset 0) e
 )

@@ -129,7 +129,7 @@ exists (
                select own.id, own.parent_step_id
                 union all
                select x.id, x.parent_step_id
-                 from above
+                 from (select parent_step_id from above limit 1) above
                 cross join lateral (select j.execution_id from jobs_workerjob j where j.id = above.parent_step_id offset 0) p
                 cross join lateral (select * from jobs_execution x where x.id = p.execution_id offset 0) x)
            select id from above))
@@ -515,13 +515,13 @@ case when (select {{rules_add_keys}}) and not {{needs_no_worker(j)}}
 
 -- rule: covers_execution(h, e)
 -- true if hold h is about execution e or one above it. The column of its id is execution_id. `offset 0` makes PostgreSQL
--- look up each row by its key, also with poor statistics
+-- look up each row by its key, also with poor statistics. `limit 1` makes it expect one row: each has one parent
 (h.kind = 'execution' and (h.namespace is null or h.namespace = e.namespace) and h.value in (
     with recursive above (id, parent_step_id) as (
         select x.id, x.parent_step_id from jobs_execution x where x.id = e.execution_id
          union all
         select x.id, x.parent_step_id
-          from above
+          from (select parent_step_id from above limit 1) above
          cross join lateral (select j.execution_id from jobs_workerjob j where j.id = above.parent_step_id offset 0) p
          cross join lateral (select * from jobs_execution x where x.id = p.execution_id offset 0) x)
     select id::text from above))

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from controlplane.core.signing_keys import explain_weak_key, split_keys
 from liveness import checks
 from liveness.services import tokens
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, free_port
 
 GOOD = "0123456789abcdef" * 2
 FROM_EXAMPLES = ["changeme" * 5, "please-change-this-before-you-deploy-it", "REPLACE_ME" * 4, "your-secret-" * 4]
@@ -50,7 +50,7 @@ STARTS = {
     "beat": ["-m", "celery", "-A", "controlplane.celery", "beat"],
     "a command": ["manage.py", "create_token", "--role", "worker", "me"],
     "check": ["manage.py", "check"],
-    "standalone": ["manage.py", "standalone", "--workers=0"],
+    "standalone": ["manage.py", "standalone", "--workers=0", f"--port={free_port()}"],
 }
 
 
