@@ -514,6 +514,7 @@ def test_an_agent_on_a_full_disk_works_without_proofs(running, start):
         pytest.skip("this user cannot mount a file system")
     try:
         agent = start("full", "--state-dir", str(disk))
+        eventually(lambda: any(disk.glob("servers/*")), why="its proof is prepared")
         with suppress(OSError), (disk / "filler").open("wb") as filler:
             filler.write(bytes(128 * 1024))
         job = Job(running)

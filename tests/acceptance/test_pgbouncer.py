@@ -17,7 +17,14 @@ def plane(tmp_path_factory):
     with (
         services.Postgresql() as database,
         services.PgBouncer(folder, database) as pooler,
-        fleet(folder, DATABASE_URL=pooler.url, DATABASE_DIRECT_URL=database.url) as running,
+        fleet(
+            folder,
+            DATABASE_URL=pooler.url,
+            DATABASE_DIRECT_URL=database.url,
+            # Each call connects anew. So on a busy machine calls must have more time than in other tests.
+            LIVENESS_HEARTBEAT_INTERVAL="3",
+            LIVENESS_TIMEOUT="12",
+        ) as running,
     ):
         running.database, running.pooler = database, pooler
         running.run("manage.py", "migrate", "--verbosity", "0")
