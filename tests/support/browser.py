@@ -43,7 +43,7 @@ class Site:
     def open(self, user: str | None = "ann", **options: Any) -> Page:
         """Return a page in a new browser session of `user`. Errors of the browser are recorded."""
         page = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on(
             "console", lambda message: self.complain(message.text) if message.type in ("error", "warning") else None
         )
