@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from controlplane.console.charts.history import (
+from controlplane.console.charts.plots import (
     HistoryChart,
     LossMark,
     Read,

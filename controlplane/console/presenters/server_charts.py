@@ -5,7 +5,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from controlplane.console.charts.history import build_ticks
+from controlplane.console.charts.plots import build_ticks
 from controlplane.console.charts.server import draw_beats, draw_loads, draw_work, tabulate
 from controlplane.console.selectors.chart_period import WORDS, ChartPeriod
 from controlplane.console.selectors.periods import format_field

@@ -6,7 +6,8 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from controlplane.console.charts.history import build_axis, build_table, draw_charts, format_seconds
+from controlplane.console.charts.history import build_axis, build_table, draw_charts
+from controlplane.console.charts.plots import format_seconds
 from controlplane.console.page import HOME, render_page, require_reader, show_not_found
 from controlplane.console.selectors.chart_period import WORDS, chosen_window
 from controlplane.console.selectors.filters.servers import ScopeFilter

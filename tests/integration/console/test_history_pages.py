@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connection
 
-from controlplane.console.charts.history import build_table, draw_charts, format_seconds, round_up
+from controlplane.console.charts.history import build_table, draw_charts
+from controlplane.console.charts.plots import format_seconds, round_up
 from jobs.history import WINDOWS, add_counts, percentile
 from jobs.models import HistoryEntry
 from jobs.selectors.history import read_history
