@@ -74,20 +74,15 @@ class Announcer:
 
 
 class Listener(threading.Thread):
-    """Call `on_notification` in this thread for each notification, and after each new connection.
+    """Call `on_notification` in this thread with the content of each notification, and with "" when it has connected.
 
     The call after a new connection is needed, because notifications may have been missed before it. The listener has
-    its own connection outside the pool. `on_content` is called first, with the content of each notification.
+    its own connection outside the pool.
     """
 
-    def __init__(
-        self,
-        channel: str,
-        on_notification: Callable[[], object],
-        on_content: Callable[[str], object] = lambda content: None,
-    ) -> None:
+    def __init__(self, channel: str, on_notification: Callable[[str], object]) -> None:
         super().__init__(name=f"listens to {channel}", daemon=True)
-        self._channel, self._on_notification, self._on_content = channel, on_notification, on_content
+        self._channel, self._on_notification = channel, on_notification
         self._closed = threading.Event()
 
     def run(self) -> None:
@@ -108,11 +103,10 @@ class Listener(threading.Thread):
         own = {"application_name": "controlplane listener", "autocommit": True, "cursor_factory": None}
         with WatchedConnection.connect(**{**options, **own}) as listening:
             listening.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
-            self._on_notification()
+            self._on_notification("")
             while not self._closed.is_set():
                 listening.is_watched = False
                 for notification in listening.notifies(timeout=PATIENCE):
-                    self._on_content(notification.payload)
-                    self._on_notification()
+                    self._on_notification(notification.payload)
                 listening.is_watched = True
                 listening.execute("select")  # check the connection, because a dead one would never deliver anything

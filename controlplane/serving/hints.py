@@ -152,11 +152,11 @@ class WorkHints:
             loop, wanted = asyncio.get_running_loop(), self._wanted
 
             def note(content: str) -> None:
-                hints.note_announcement(content)
-                if server := hints.server_of_changed_offer(content):
+                if server := hints.note_announcement(content):
                     loop.call_soon_threadsafe(self.forget_offer, server)
+                loop.call_soon_threadsafe(wanted.set)
 
-            self._listener = Listener(hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set), note)
+            self._listener = Listener(hints.CHANNEL, note)
             self._listener.start()
 
     def _may_have_work(self, waiter: Waiter) -> bool:

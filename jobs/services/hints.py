@@ -48,15 +48,14 @@ def announce_changed_offer(server: UUID) -> None:
         cursor.execute("select pg_notify(%s, %s)", [CHANNEL, f"{CHANGED_OFFER}{server}"])
 
 
-def server_of_changed_offer(content: str) -> str | None:
-    """Return the server whose tags have changed, if a notification is about that."""
-    return content.removeprefix(CHANGED_OFFER) if content.startswith(CHANGED_OFFER) else None
+def note_announcement(content: str) -> str | None:
+    """Forget where the queues begin if another process has announced jobs at earlier positions.
 
-
-def note_announcement(content: str) -> None:
-    """Forget where the queues begin if another process has announced jobs at earlier positions."""
+    Return the server whose tags have changed, if the notification is about that.
+    """
     if content == EARLIER_WORK:
         floors.reset()
+    return content.removeprefix(CHANGED_OFFER) if content.startswith(CHANGED_OFFER) else None
 
 
 def read_server_offer(token: ServerToken) -> ServerOffer:

@@ -17,8 +17,8 @@ LONG = 60
 class Silent:
     """Listener that receives nothing."""
 
-    def __init__(self, channel, on_notification, on_content):
-        self.on_notification, self.on_content = on_notification, on_content
+    def __init__(self, channel, on_notification):
+        self.on_notification = on_notification
 
     def start(self):
         pass
@@ -490,7 +490,7 @@ def test_a_worker_whose_tags_have_changed_is_asked_to_call_again():
         call, other = waits(ONE, "gpu"), waits(TWO, "gpu")
         await until(lambda: len(work._waiting) == 2)
         await calm(work)
-        note = work._listener.on_content
+        note = work._listener.on_notification
         note(f"offer {ONE}")
         assert await asyncio.wait_for(call, LONG) == 0
         assert work.offer_of(ONE, b"credential") is None and not other.done()

@@ -102,7 +102,7 @@ class Heard:
     def __init__(self):
         self.times, self.lock = 0, threading.Lock()
 
-    def __call__(self):
+    def __call__(self, content):
         with self.lock:
             self.times += 1
 

@@ -93,7 +93,7 @@ def test_a_listener_has_the_same_session(odd_database, django_db_blocker, monkey
             return session
 
         monkeypatch.setattr(WatchedConnection, "connect", connect_and_look)
-        listener = Listener("session_parameters", lambda: listener.close())
+        listener = Listener("session_parameters", lambda content: listener.close())
         listener._listen()
     assert (seen["TimeZone"], seen["default_transaction_isolation"]) == ("UTC", "read committed")
     assert seen["idle_session_timeout"] == "0"

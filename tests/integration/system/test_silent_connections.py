@@ -80,7 +80,7 @@ def test_a_listener_over_a_silent_connection_listens_again(proxy, monkeypatch):
     heard = threading.Semaphore(0)
     with connected(proxy) as own:
         monkeypatch.setattr("controlplane.core.notifications.make_direct_connection", lambda: own)
-        listener = Listener("silent_connections", heard.release)
+        listener = Listener("silent_connections", lambda content: heard.release())
         listener.start()
         try:
             assert heard.acquire(timeout=WITHIN), "it listens"
