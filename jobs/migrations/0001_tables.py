@@ -654,7 +654,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', False), ('state', jobs.states.JobState['PENDING'])))), name='job_parked'),
+            index=models.Index(django.db.models.fields.json.KeyTextTransform('limit', 'parked_by'), models.F('namespace'), models.F('required_tags'), models.OrderBy(models.F('priority'), descending=True), models.F('turn'), models.F('available_at'), models.F('id'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__has_key', 'limit'), ('state', jobs.states.JobState['PENDING'])))), name='job_parked'),
         ),
         migrations.AddIndex(
             model_name='workerjob',

@@ -352,15 +352,13 @@ FAIR_WEIGHT = """
 -- counts, field by field, and of two with the same pattern that of the namespace itself.
 CREATE FUNCTION fair_weight(key text, of_namespace text) RETURNS int LANGUAGE plpgsql STABLE AS $$
 BEGIN
+    -- After the key itself, a longer prefix is more specific.
     RETURN (
-        WITH rules AS MATERIALIZED (
-            SELECT r.fair, r.weight, place, r.namespace = 'default' AS is_shared
-              FROM unnest(limit_patterns($1)) WITH ORDINALITY AS patterns (pattern, place)
-              JOIN jobs_limitrule r ON r.pattern = patterns.pattern
-             WHERE r.namespace IN ('default', $2)
-        )
-        SELECT coalesce((SELECT rules.weight FROM rules WHERE rules.weight IS NOT NULL ORDER BY place, is_shared LIMIT 1), 1)
-         WHERE (SELECT rules.fair FROM rules WHERE rules.fair IS NOT NULL ORDER BY place, is_shared LIMIT 1));
+        SELECT CASE WHEN (array_agg(r.fair) FILTER (WHERE r.fair IS NOT NULL))[1]
+                    THEN coalesce((array_agg(r.weight) FILTER (WHERE r.weight IS NOT NULL))[1], 1) END
+          FROM (SELECT rule.fair, rule.weight FROM jobs_limitrule rule
+                 WHERE rule.pattern = ANY(limit_patterns($1)) AND rule.namespace IN ('default', $2)
+                 ORDER BY rule.pattern = $1 DESC, length(rule.pattern) DESC, rule.namespace = 'default') r);
 END
 $$;
 """

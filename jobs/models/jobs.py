@@ -32,7 +32,9 @@ WAIT_FIELDS = ("what", "until", "signal", "message", "choices", "fields", "group
 CLAIMABLE = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True)))
 """Condition of the indexes for the rule `is_claimable`."""
 PARKED = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=False)))
-"""Condition of the indexes for the rule `is_parked`."""
+"""Condition of the index for the rule `is_parked`."""
+PARKED_BY_LIMIT = Q(IsTrue(Q(state=JobState.PENDING, parked_by__has_key="limit")))
+"""Condition of the index for the rule `is_parked_by_limit`."""
 PARKED_BY_HOLD = Q(IsTrue(Q(state=JobState.PENDING, parked_by__has_key="hold")))
 """Condition of the index for the rule `is_parked_by_hold`."""
 IN_QUARANTINE = Q(state=JobState.FAILED, error__code__in=states.QUARANTINED, dismissed_at__isnull=True)
@@ -224,7 +226,7 @@ class WorkerJob(models.Model):
                 "available_at",
                 "id",
                 name="job_parked",
-                condition=PARKED,
+                condition=PARKED_BY_LIMIT,
             ),
             models.Index(
                 fields=["namespace"],

@@ -17,7 +17,8 @@ fair_keys as materialized (
 ),
 jobs_of_keys as materialized (
     select j.id, j.namespace, j.required_tags, j.priority, j.key, fair_keys.weight,
-           row_number() over (partition by j.namespace, j.required_tags, j.priority, j.key order by j.available_at, j.id) as place
+           row_number() over (partition by j.key, j.namespace, j.required_tags, j.priority order by j.available_at, j.id) as place,
+           count(*) over (partition by j.key, j.namespace, j.required_tags, j.priority) as jobs
       from keys_of_jobs j join fair_keys using (key, namespace)
 ),
 fair_queues as materialized (
@@ -37,11 +38,10 @@ new_queues as (
  returning id
 ),
 jobs_by_key as materialized (
-    select namespace, required_tags, priority, key, weight, fair_queues.turn, count(*) as jobs
-      from jobs_of_keys join fair_queues using (namespace, required_tags, priority)
+    select j.namespace, j.required_tags, j.priority, j.key, j.weight, j.jobs, fair_queues.turn
+      from jobs_of_keys j join fair_queues using (namespace, required_tags, priority)
      -- New rows of queues are written before those of keys.
-     where (select count(*) from new_queues) >= 0
-     group by namespace, required_tags, priority, key, weight, fair_queues.turn
+     where j.place = 1 and (select count(*) from new_queues) >= 0
 ),
 last_turns as (
     insert into jobs_fairturn as last (namespace, required_tags, priority, key, turn)
@@ -50,15 +50,14 @@ last_turns as (
         on conflict (namespace, required_tags, priority, key) do update
        set at = clock_timestamp(),
            turn = (select greatest(b.turn, last.turn + 1 / b.weight) + (b.jobs - 1) / b.weight from jobs_by_key b
-                    where b.namespace = excluded.namespace and b.required_tags = excluded.required_tags
-                      and b.priority = excluded.priority and b.key = excluded.key)
+                    where b.key = excluded.key and b.namespace = excluded.namespace
+                      and b.required_tags = excluded.required_tags and b.priority = excluded.priority)
  returning last.namespace, last.required_tags, last.priority, last.key, last.turn
 ),
 turns_of_jobs as (
-    select j.id, max(last_turns.turn - (b.jobs - j.place) / j.weight) as turn
-      from jobs_of_keys j
-      join jobs_by_key b using (namespace, required_tags, priority, key)
-      join last_turns using (namespace, required_tags, priority, key)
+    -- Each job has its row of last_turns. With a full join PostgreSQL hashes or sorts the rows, also if it expects only one.
+    select j.id, max(last_turns.turn - (j.jobs - j.place) / j.weight) as turn
+      from jobs_of_keys j full join last_turns using (key, namespace, required_tags, priority)
      group by j.id
 )
 

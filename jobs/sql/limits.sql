@@ -41,14 +41,14 @@ select distinct key from taken
 -- List the keys by which jobs are parked: one index probe for each, however many jobs are.
 parked_keys (key) as (
     (select j.parked_by ->> 'limit' from jobs_workerjob j
-      where {{is_parked(j)}} and j.parked_by ->> 'limit' > ''
+      where {{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' > ''
       order by j.parked_by ->> 'limit' limit 1)
      union all
     select next_key.key
       from parked_keys
      cross join lateral (
            select j.parked_by ->> 'limit' as key from jobs_workerjob j
-            where {{is_parked(j)}} and j.parked_by ->> 'limit' > parked_keys.key
+            where {{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' > parked_keys.key
             order by j.parked_by ->> 'limit' limit 1) next_key
 )
 
@@ -80,28 +80,29 @@ select count(*) as locked
 -- row: SettledKeys
 with recursive keys as materialized (
     -- The limit makes PostgreSQL expect few keys. Otherwise it compiles the statement (JIT).
-    select distinct key from unnest(%(keys)s::text[]) keys (key) limit cardinality(%(keys)s::text[])
+    select named.key, {{is_limited(named)}} as is_limited
+      from (select distinct key from unnest(%(keys)s::text[]) keys (key) limit cardinality(%(keys)s::text[])) named
 ),
-parked_sets (key, namespace, required_tags) as (
-    select keys.key, first_set.namespace, first_set.required_tags
+parked_sets (key, is_limited, namespace, required_tags) as (
+    select keys.key, keys.is_limited, first_set.namespace, first_set.required_tags
       from keys
      cross join lateral (
            select j.namespace, j.required_tags from jobs_workerjob j
-            where {{is_parked(j)}} and j.parked_by ->> 'limit' = keys.key
+            where {{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' = keys.key
             order by j.namespace, j.required_tags limit 1) first_set
      union all
-    select parked_sets.key, next_set.namespace, next_set.required_tags
+    select parked_sets.key, parked_sets.is_limited, next_set.namespace, next_set.required_tags
       from parked_sets
      cross join lateral (
            select j.namespace, j.required_tags from jobs_workerjob j
-            where {{is_parked(j)}} and j.parked_by ->> 'limit' = parked_sets.key
+            where {{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' = parked_sets.key
               and (j.namespace, j.required_tags) > (parked_sets.namespace, parked_sets.required_tags)
             order by j.namespace, j.required_tags limit 1) next_set
 ),
 claimable_jobs as materialized (
     -- Keys that are only fair are left out. All their jobs may be claimable, and none of them is parked.
     select keys.key, j.id, j.namespace, j.required_tags, j.priority, j.turn, j.available_at, (j.limits ->> keys.key)::int as amount
-      from (select * from keys where {{is_limited(keys)}}) keys
+      from (select * from keys where is_limited) keys
      cross join lateral (
            select * from jobs_workerjob j
             where {{is_claimable(j)}} and j.limits is not null and j.limits ? keys.key
@@ -109,9 +110,12 @@ claimable_jobs as materialized (
             limit %(most)s) j
 ),
 rooms as materialized (
+    -- `offset 0` makes PostgreSQL call the function for limited keys only.
     select of_key.key, of_key.namespace, room.slots, room.starts, room.most
-      from (select key, namespace from parked_sets union select key, namespace from claimable_jobs) of_key
-     cross join lateral limit_room(of_key.key, of_key.namespace, {{reserved_slots(of_key)}}) room
+      from (select key, is_limited, namespace from parked_sets union select key, true, namespace from claimable_jobs) of_key
+      left join lateral (
+           select * from limit_room(of_key.key, of_key.namespace, {{reserved_slots(of_key)}})
+            where of_key.is_limited offset 0) room on true
 ),
 counted_jobs as (
     select claimable_jobs.*,
@@ -180,8 +184,9 @@ unparked_jobs as (
        set parked_by = jobs_to_unpark.other_limit, pending_observed = observed_now(), turn = jobs_to_unpark.new_turn
       from (select jobs_to_unpark.id, coalesce(turns_of_jobs.turn, jobs_to_unpark.turn) as new_turn,
                    case when turns_of_jobs.turn is not null then {{other_limit(jobs_to_unpark)}} end as other_limit
-              from jobs_to_unpark left join turns_of_jobs using (id)) jobs_to_unpark
-     where j.id = any(array[jobs_to_unpark.id]) and j.state = 'PENDING' and j.parked_by is not null
+              -- A full join as in `turns_of_jobs`: each job that gets a turn is one of these.
+              from jobs_to_unpark full join turns_of_jobs using (id)) jobs_to_unpark
+     where j.id = any(array[jobs_to_unpark.id])
  returning j.id, j.parked_by ->> 'limit' as parked_by
 ),
 locked_jobs as materialized (
@@ -301,7 +306,7 @@ select used_keys.key, coalesce(held_keys.used, 0)::bigint as used,
  cross join lateral (
        select count(*) as parked, min(counted.created_at) as oldest_at
          from ((select j.created_at from jobs_workerjob j
-                 where {{is_parked(j)}} and j.parked_by ->> 'limit' = used_keys.key
+                 where {{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' = used_keys.key
                    and {{is_in_namespaces(j)}}
                  limit %(counted)s)
                 union all

@@ -102,6 +102,10 @@ a.finished_at is null
 -- true if job j is parked. As a whole, like is_claimable
 ((j.parked_by is not null and j.state = 'PENDING') is true)
 
+-- rule: is_parked_by_limit(j)
+-- true if job j is parked by a limit. As a whole, like is_claimable
+((j.parked_by ? 'limit' and j.state = 'PENDING') is true)
+
 -- rule: is_parked_by_hold(j)
 -- true if job j is parked by a hold. As a whole, like is_claimable
 ((j.parked_by ? 'hold' and j.state = 'PENDING') is true)
@@ -175,7 +179,7 @@ exists (
 -- rule: may_be_unparked(j, of_set)
 -- true if parked job j of a key and set of required tags may start, if there is room. A job that needs more slots than
 -- there are does not stop the others
-{{is_parked(j)}} and j.parked_by ->> 'limit' = of_set.key and j.namespace = of_set.namespace
+{{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' = of_set.key and j.namespace = of_set.namespace
 and j.required_tags = of_set.required_tags and j.available_at <= (select clock_timestamp())
 and coalesce((j.limits ->> of_set.key)::int <= of_set.most, true)
 
@@ -197,7 +201,7 @@ exists (select from jobs_limitrule r
 -- rule: has_parked_jobs(k)
 -- true if jobs are parked by key k
 coalesce((select true from jobs_workerjob j
-           where {{is_parked(j)}} and j.parked_by ->> 'limit' = k.key
+           where {{is_parked_by_limit(j)}} and j.parked_by ->> 'limit' = k.key
            order by j.namespace, j.required_tags limit 1), false)
 
 -- rule: has_parked_executions(k)
