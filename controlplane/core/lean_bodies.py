@@ -171,15 +171,6 @@ def id_reader(field: AnyField) -> Reader:
     return validated(read, validators_of(field))
 
 
-def flag_reader(field: AnyField) -> Reader:
-    def read(value: object) -> bool:
-        if value is not True and value is not False:
-            raise NotPlain
-        return value
-
-    return validated(read, validators_of(field))
-
-
 def whole_reader(field: AnyField) -> Reader:
     least, most = bounds(field)
 

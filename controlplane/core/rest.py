@@ -190,12 +190,21 @@ class WholeField(serializers.IntegerField):
         return super().to_internal_value(data)
 
 
+def json_object_reader(field: Any) -> lean_bodies.Reader:
+    def read(value: object) -> Any:
+        if type(value) is not dict or size_of(value) > field.max_bytes:
+            raise lean_bodies.NotPlain
+        return value
+
+    return lean_bodies.validated(read, lean_bodies.validators_of(field))
+
+
 lean_bodies.BUILDERS |= {
     ChoiceField.to_internal_value: lean_bodies.choice_reader,
     FreeTextField.to_internal_value: lean_bodies.text_reader,
     IdField.to_internal_value: lean_bodies.id_reader,
     NumberField.to_internal_value: lean_bodies.number_reader,
+    ObjectField.to_internal_value: json_object_reader,
     StrictSerializer.to_internal_value: lean_bodies.object_reader,
     WholeField.to_internal_value: lean_bodies.whole_reader,
-    YesNoField.to_internal_value: lean_bodies.flag_reader,
 }

@@ -6,7 +6,7 @@ heartbeats, and heartbeats to refuse, take the normal path through Django. It wr
 
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import orjson
 from django.conf import settings
@@ -18,14 +18,14 @@ from rest_framework.exceptions import ParseError
 from controlplane.core import database
 from controlplane.core.database import connection
 from controlplane.core.database.errors import Temporary, classify
-from controlplane.core.json_bodies import JSONRenderer, read_foreign_json, size_of
+from controlplane.core.json_bodies import JSONRenderer, read_foreign_json
+from controlplane.core.lean_bodies import REFUSALS, reader_of
 from controlplane.core.problems import build_unavailable_response
-from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, describe_heartbeat_answer
+from jobs.api.serializers.workers import HeartbeatRequest, describe_heartbeat_answer
 from jobs.services import heartbeats
 from jobs.services.heartbeats import PlainHeartbeat
 from liveness.conf import conf
 from liveness.services.tokens import ServerToken
-from liveness.states import ServerState
 
 Call = TypeVar("Call")
 Row = TypeVar("Row")
@@ -33,7 +33,6 @@ Row = TypeVar("Row")
 SMALL_BODY_BYTES = 8192
 PATIENCE = 2.0
 """Largest value of `patience()`, in seconds."""
-STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
 render_json = JSONRenderer().render
 
@@ -100,15 +99,12 @@ def parse_plain_heartbeat(token: ServerToken, headers: Sequence[tuple[str, str]]
         return None
     try:
         fields = read_foreign_json(body, keeps_digits=False)
-    except (orjson.JSONDecodeError, ParseError):
+        if not isinstance(fields, dict) or not fields.keys() <= FIELDS or fields.get("stopped"):
+            return None
+        fields = reader_of(HeartbeatRequest)(fields)
+    except (orjson.JSONDecodeError, ParseError, *REFUSALS):
         return None
-    if not isinstance(fields, dict) or not fields.keys() <= FIELDS:
-        return None
-    if "state" in fields and (not isinstance(fields["state"], str) or fields["state"] not in STATES):
-        return None
-    if fields.get("stopped", []) != []:
-        return None
-    if "metrics" in fields and not are_numeric_metrics(fields["metrics"]):
+    if not all(type(value) in (int, float) for value in fields.get("metrics", {}).values()):
         return None
     return PlainHeartbeat(token, fields.get("state"), fields.get("metrics"))
 
@@ -122,17 +118,6 @@ def is_plain_request(headers: Sequence[tuple[str, str]], body: bytes) -> bool:
         and is_allowed_host(by_name.get("host", ""))
         and (not settings.SECURE_SSL_REDIRECT or by_name.get("x-forwarded-proto") == "https")
         and len(body) <= SMALL_BODY_BYTES
-    )
-
-
-def are_numeric_metrics(metrics: Any) -> bool:
-    """Return True if the metrics map names to numbers and are within their limits."""
-    return (
-        isinstance(metrics, dict)
-        and len(metrics) <= METRICS_LIMIT
-        and all(type(value) in (int, float) for value in metrics.values())
-        and size_of(metrics) <= METRICS_SIZE_LIMIT
-        and not any("\0" in name for name in metrics)
     )
 
 
