@@ -10,6 +10,7 @@ from controlplane.agent.fitness import runtimes
 from controlplane.agent.limits import AHEAD_LIMIT
 from controlplane.agent.options import MAX_TASKS_PER_CHILD, VERSION
 from controlplane.agent.secrets.sources import PREFIX
+from controlplane.agent.whole_numbers import integer
 
 EXIT_STATUSES = (
     "exit status: 0 it was asked to end, all jobs finished, and the control plane accepted all reports; "
@@ -78,18 +79,18 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--concurrency",
-        type=int,
+        type=integer,
         default=os.cpu_count() or 1,
         metavar="N",
         help="number of jobs to run at once (default: number of CPUs)",
     )
     add(
-        "--prefetch", type=int, default=AHEAD_LIMIT, metavar="N",
+        "--prefetch", type=integer, default=AHEAD_LIMIT, metavar="N",
         help="most jobs to claim ahead while tasks take milliseconds: as many as the slots finish in 100 ms (default: "
         f"{AHEAD_LIMIT}; 0: none)",
     )  # fmt: skip
     add(
-        "--async", type=int, default=1, metavar="N", dest="at_once",
+        "--async", type=integer, default=1, metavar="N", dest="at_once",
         help="coroutines to run at once in each of --concurrency pool processes; the worker has --concurrency × N "
         "slots (default: 1; Linux)",
     )  # fmt: skip
@@ -119,7 +120,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--allow callable:GLOB names, process for --allow callable; jobs with secrets always have their own process",
     )  # fmt: skip
     add(
-        "--max-tasks-per-child", type=int, default=MAX_TASKS_PER_CHILD, metavar="N",
+        "--max-tasks-per-child", type=integer, default=MAX_TASKS_PER_CHILD, metavar="N",
         help="number of callables and handlers to run in one pool process, or to fork from one process that has "
         f"imported their module (default: {MAX_TASKS_PER_CHILD}; with 1 each task imports it again; Linux)",
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from controlplane.agent.whole_numbers import whole
 from controlplane.client.asynchronous import Client
 from controlplane.client.backfills import Backfill
 from controlplane.client.output import Output
@@ -16,7 +17,7 @@ def add_backfills(command: AddCommand) -> None:
     add = command("backfill", begin_backfill, "run a trigger for the past slots of a period", "trigger")
     add("--from", dest="start", required=True, metavar="TIME", help="first time, like 2030-01-31T08:00:00Z")
     add("--to", dest="end", required=True, metavar="TIME", help="first time after the period; not in the future")
-    add("--max-running", type=int, default=1, metavar="N", help="number of executions at once (default: 1)")
+    add("--max-running", type=whole, default=1, metavar="N", help="number of executions at once (default: 1)")
     add_note(add)
     add = command("stop-backfill", stop_backfill, "stop a backfill: start no further slot", "trigger")
     add("backfill", metavar="BACKFILL", help="id of the backfill")

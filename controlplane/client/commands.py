@@ -18,7 +18,7 @@ from controlplane.client.short_ids import (
     find_execution,
     find_job,
     find_of_operation,
-    find_server,
+    find_server_to_show,
     find_trigger,
 )
 
@@ -63,7 +63,7 @@ def list_events(client: Client, given: Namespace, out: Output) -> int:
     if given.server and (given.follow or given.after):
         raise ValueError("--follow and --after are for the events of everything: leave the server out")
     if given.server:
-        out.listed(client.server_events(find_server(client, given.server)), views.EVENTS)
+        out.listed(client.server_events(find_server_to_show(client, given.server)), views.EVENTS)
         return 0
     for event in client.events(given.after, follow=given.follow):
         out.document(event) if out.is_json else out.line(views.event(event))
@@ -71,7 +71,7 @@ def list_events(client: Client, given: Namespace, out: Output) -> int:
 
 
 def show_server(client: Client, given: Namespace, out: Output) -> int:
-    return show_one(client.server(find_server(client, given.server)), views.server, out)
+    return show_one(client.server(find_server_to_show(client, given.server)), views.server, out)
 
 
 def show_job(client: Client, given: Namespace, out: Output) -> int:

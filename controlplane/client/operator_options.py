@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Callable
 
 from controlplane.agent.durations import duration
+from controlplane.agent.whole_numbers import integer, whole
 from controlplane.client import commands, operator_commands
 from controlplane.client.backfill_commands import add_backfills
 from controlplane.client.limits import QUOTAS
-from controlplane.client.shared_options import AddCommand, add_namespace, add_note, add_wait, whole
+from controlplane.client.shared_options import AddCommand, add_namespace, add_note, add_wait
 
 OF_EXECUTIONS = ("cancel-execution", "rerun", "restart", "seal")
 
@@ -49,7 +50,7 @@ def _add_actions(command: AddCommand) -> None:
 
 def _add_changes(command: AddCommand) -> None:
     add = command("change", operator_commands.change, "change fields of waiting jobs", "jobs")
-    add("--priority", type=int, help="-1000 to 1000, higher first")
+    add("--priority", type=integer, metavar="N", help="-1000 to 1000, higher first")
     add("--run-now", action="store_true", help="let them start now, whatever their available_at is")
     add("--available-at", metavar="TIME", help="let them start at this time, like 2030-01-31T08:00:00Z")
     add("--tag", action="append", dest="tags", metavar="TAG", help="tag that the worker must have; may be repeated")

@@ -25,7 +25,7 @@ COLOURS = {
     "NOT_RUNNING": "dim", "SKIPPED": "dim",
 }  # fmt: skip
 WIDEST = 60
-"""Largest number of characters in a table cell. JSON output is never cut."""
+"""Largest number of characters in a table cell. Cells of the last column and JSON output are never cut."""
 
 
 class Output:
@@ -55,7 +55,7 @@ class Output:
             self.table(list(columns), [[cell_of(item) for cell_of in columns.values()] for item in items])
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        cells = [[cell_text(cell) for cell in row] for row in rows]
+        cells = [[*map(cell_text, row[:-1]), whole_text(row[-1])] for row in rows]
         if self.console:
             self.console.print(rich_table(heads, cells))
             return
@@ -82,8 +82,12 @@ def rich_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
+def whole_text(value: Any) -> str:
+    return escaped("" if value is None else str(value))
+
+
 def cell_text(value: Any) -> str:
-    text = escaped("" if value is None else str(value))
+    text = whole_text(value)
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection
 
 from controlplane.agent.durations import duration
 from controlplane.agent.options import VERSION
+from controlplane.agent.whole_numbers import whole
 from controlplane.client import commands, completion, mcp, top
 from controlplane.client.operator_options import add_batches, add_limits, add_operator_commands
-from controlplane.client.shared_options import AddOption, whole
+from controlplane.client.shared_options import AddOption, CommandParser
 from controlplane.client.submission_options import add_submissions
 from controlplane.client.watching import EVERY, watched
 
@@ -36,7 +37,7 @@ def client_commands() -> Collection[str]:
 
 def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     """Return the parser, and the names of its commands."""
-    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--url", help="address of the control plane (default: CONTROLPLANE_URL)")
     common.add_argument(
         "--token-file", metavar="FILE", help="file that holds the token (default: the variable CONTROLPLANE_TOKEN)"
@@ -56,7 +57,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         parents=[common],
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
 
     def command(name: str, run: Callable[..., int], help: str, *targets: str) -> AddOption:
         one = subparsers.add_parser(name, help=help, description=help, parents=[common], allow_abbrev=False)

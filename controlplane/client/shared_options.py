@@ -13,10 +13,14 @@ AddCommand = Callable[..., AddOption]
 """Function that adds a command (its name, function, help and targets) and returns a function that adds its options."""
 
 
-def whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
-    return int(text)
+class CommandParser(argparse.ArgumentParser):
+    """Parser of one command. It refuses unknown words with the command's own usage, not with the whole program's."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return given, unknown
 
 
 def add_note(add: AddOption, required: bool = False) -> None:

@@ -45,7 +45,7 @@ def find_of_operation(client: Client, operation: str, text: str) -> str:
 def find_by_end(text: str, kind: str, listing: Callable[..., Iterator[Any]]) -> str:
     """Return the id that ends with `text`, among the latest 500 objects. Raise ValueError unless exactly one does."""
     if not SHORT_ID.fullmatch(text):
-        return text  # a whole id, or a text for the control plane to refuse
+        return str(whole_id(text))
     latest = islice(listing(page=LARGEST_PAGE), LARGEST_PAGE)
     found = [str(row["id"]) for row in latest if row["id"].endswith(text.lower())]
     if len(found) != 1:
@@ -54,20 +54,41 @@ def find_by_end(text: str, kind: str, listing: Callable[..., Iterator[Any]]) -> 
     return found[0]
 
 
+def whole_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an id: give a whole id, or its last 4 to 12 characters") from None
+
+
 def find_server(client: Client, text: str) -> str:
     """Return the id of a server, given its id, the end of its id, or the name of exactly one alive server.
 
     Raise ValueError.
     """
+    return _find_server(client, text, or_latest=False)
+
+
+def find_server_to_show(client: Client, text: str) -> str:
+    """Return the id of a server as `find_server` does. If none alive has the name, return the latest that had it."""
+    return _find_server(client, text, or_latest=True)
+
+
+def _find_server(client: Client, text: str, *, or_latest: bool) -> str:
     try:
         return str(UUID(text))
     except ValueError:
         named = [server for server in client.servers(search=text) if server["name"] == text]
     alive = [server["id"] for server in named if server["state"] in ALIVE]
-    if not alive and SHORT_ID.fullmatch(text):
-        return find_by_end(text, "servers", client.servers)
-    if not alive:
-        raise ValueError(f"No alive server is called {text!r}. For a server that has ended, give its id")
     if len(alive) > 1:
         raise ValueError(f"{len(alive)} alive servers are called {text!r}: give the id of one")
-    return alive[0]
+    if alive:
+        return alive[0]
+    if named and or_latest:
+        return named[0]["id"]
+    if named:
+        state, id = named[0]["state"], named[0]["id"]
+        raise ValueError(f"No alive server is called {text!r}. The latest with this name is {state}: give its id {id}")
+    if SHORT_ID.fullmatch(text):
+        return find_by_end(text, "servers", client.servers)
+    raise ValueError(f"No server is called {text!r}: `controlplane servers` lists them")

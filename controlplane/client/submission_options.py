@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from controlplane.agent.durations import duration
+from controlplane.agent.whole_numbers import integer, whole
 from controlplane.client import commands
-from controlplane.client.shared_options import AddCommand, add_namespace, add_note, add_wait, whole
+from controlplane.client.shared_options import AddCommand, add_namespace, add_note, add_wait
 
 
 def add_submissions(command: AddCommand) -> None:
@@ -15,7 +16,7 @@ def add_submissions(command: AddCommand) -> None:
         "script",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="one text for /bin/sh, or a program and its arguments",
+        help="one text for /bin/sh, or a program and its arguments; put all options in front of it",
     )
     add("--callable", metavar="MODULE:FUNCTION")
     add("--handler", metavar="NAME")
@@ -23,7 +24,7 @@ def add_submissions(command: AddCommand) -> None:
     add("--file", metavar="FILE", help="file with a job, or a list of jobs, as JSON; - is standard input")
     add("--payload", metavar="JSON", help="payload for the code")
     add("--tag", action="append", dest="tags", metavar="TAG", help="tag that the worker must have; may be repeated")
-    add("--priority", type=int)
+    add("--priority", type=integer, metavar="N", help="-1000 to 1000, higher first")
     add("--timeout-seconds", type=duration, metavar="DURATION", help="timeout of each attempt")
     add("--max-retries", type=whole, metavar="N", help="number of retries after an error of its code")
     add("--key", help="idempotency key: with the same key, no second job is submitted")

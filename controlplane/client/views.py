@@ -24,6 +24,7 @@ JOBS = {
     "state": lambda job: job["state"],
     "job": lambda job: job["name"] or action_text(job["action"]),
     "tries": lambda job: len(job["attempts"]),
+    "server": lambda job: last_server(job),
     "created": lambda job: time_text(job["created_at"]),
     "finished": lambda job: time_text(job["finished_at"]),
     "remarks": lambda job: ", ".join([*job["flags"], *parked_words(job), *error_words(job)]),
@@ -101,6 +102,11 @@ def event(event: Mapping[str, Any]) -> str:
     values = (column(event) for column in EVENTS.values())
     at, *words = (text for text in values if text)
     return "  ".join([at, f"{subject['type']} {name}", *words])
+
+
+def last_server(job: Mapping[str, Any]) -> str:
+    """Return the name of the server that holds or held the latest attempt."""
+    return (job["attempts"][-1].get("server") or {}).get("name", "") if job["attempts"] else ""
 
 
 def parked_words(job: Mapping[str, Any]) -> list[str]:
@@ -242,6 +248,8 @@ def brief(item: Mapping[str, Any], target: str) -> str:
     name, state = item.get("name", ""), item.get("state") or item.get("outcome", "")
     new = item.get("id") or item.get("job") or target
     more = f" {may_get_work(item)}" if "cordoned" in item else ""
+    if item.get("cancel_requested_at") and not item["finished_at"]:
+        more = " (cancellation requested)"
     return f"{target}{f' → {new}' if new != target else ''} {f'{name} ' if name else ''}{state}{more}"
 
 
@@ -258,7 +266,8 @@ def may_get_work(server: Mapping[str, Any]) -> str:
 def action_text(action: Mapping[str, Any]) -> str:
     command = action.get("command")
     text = " ".join(map(str, command)) if isinstance(command, list) else command
-    return str(text or action.get("path") or action.get("name") or action["type"])
+    named = (action[name] for name in ("path", "name", "task", "image") if action.get(name))
+    return str(text or next(named, action["type"]))
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

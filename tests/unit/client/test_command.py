@@ -79,7 +79,7 @@ def test_jobs_are_a_table_of_plain_text_where_no_terminal_reads(plane, run):
     code, out, _ = run("jobs", "--state", "FAILED")
     assert (code, plane.calls[0].query) == (0, {"state": ["FAILED"], "limit": ["50"]})
     head, first, second = out.splitlines()
-    assert head.split() == ["id", "state", "job", "tries", "created", "finished", "remarks"]
+    assert head.split() == ["id", "state", "job", "tries", "server", "created", "finished", "remarks"]
     assert first.split()[:4] == [ID, "COMPLETED", "echo", r"a\x1b[31m"] and second.endswith("EXIT_1")
 
 
@@ -186,6 +186,9 @@ def test_jobs_are_listed_by_their_names_and_without_one_by_what_they_run(plane, 
     plane.answers["GET", "/jobs"] = [Say(200, {"items": [JOB | {"name": "nightly"}, JOB], "next": None})]
     _, out, _ = run("jobs")
     assert [line.split()[2] for line in out.splitlines()] == ["job", "nightly", "echo"]
+    task = {"type": "celery", "task": "orders.pack"}
+    plane.answers["GET", "/jobs"] = [listed(JOB | {"action": task, "attempts": [{"server": SERVER}]})]
+    assert run("jobs")[1].splitlines()[1].split()[2:5] == ["orders.pack", "1", "worker-1"]
 
 
 def test_jobs_of_a_file_are_submitted_together(plane, run, tmp_path, monkeypatch):
@@ -331,7 +334,43 @@ def test_a_name_that_several_servers_have_is_no_name(plane, run):
     assert (code, err) == (2, "2 alive servers are called 'worker-1': give the id of one\n")
     plane.answers["GET", "/servers"] = [listed({**SERVER, "state": "INACTIVE"})]
     code, _, err = run("cordon", "worker-1", "--note", "x")
-    assert (code, err) == (2, "No alive server is called 'worker-1'. For a server that has ended, give its id\n")
+    latest = f"The latest with this name is INACTIVE: give its id {ID}"
+    assert (code, err) == (2, f"No alive server is called 'worker-1'. {latest}\n")
+    plane.answers["GET", "/servers"] = [listed()]
+    err = run("cordon", "worker-1", "--note", "x")[2]
+    assert err == "No server is called 'worker-1': `controlplane servers` lists them\n"
+
+
+def test_the_latest_server_of_a_name_is_shown_although_it_is_lost(plane, run):
+    lost = {**SERVER, "state": "DISCONNECTED"}
+    plane.answers["GET", "/servers"] = [listed(lost, {**lost, "id": OTHER, "state": "INACTIVE"})]
+    plane.answers["GET", f"/servers/{ID}"] = [Say(200, lost)]
+    plane.answers["GET", f"/servers/{ID}/events"] = [listed()]
+    assert "DISCONNECTED" in run("server", "worker-1")[1]
+    assert run("events", "worker-1")[0] == 0
+
+
+def test_a_requested_cancellation_of_running_code_is_named(plane, run):
+    asked = {**JOB, "state": "RUNNING", "finished_at": None, "cancel_requested_at": "2030-01-01T00:00:04Z"}
+    plane.answers["POST", f"/jobs/{ID}/cancel"] = [Say(200, asked)]
+    assert run("cancel", ID)[1] == f"{ID} RUNNING (cancellation requested)\n"
+
+
+def test_a_wrong_option_is_refused_with_the_options_of_its_command(run, capsys):
+    for words, error in [
+        (["jobs", "--since", "now"], "controlplane.client jobs: error: unrecognized arguments: --since now"),
+        (["submit", "--priority", "high", "x"], "argument --priority: 'high' is not a whole number"),
+    ]:
+        with pytest.raises(SystemExit):
+            run(*words)
+        err = capsys.readouterr().err
+        assert error in err and "--namespace" in err
+
+
+def test_the_last_column_of_a_table_is_never_cut(plane, run):
+    long = "silent for 10 s " * 9
+    plane.answers["GET", f"/jobs/{ID}"] = [Say(200, {**JOB, "timeline": [{**JOB["timeline"][0], "reason": long}]})]
+    assert long.rstrip() in run("job", ID)[1]
 
 
 def test_a_job_is_found_by_the_end_of_its_id_as_pages_show_it(plane, run):
