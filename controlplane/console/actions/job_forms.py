@@ -50,10 +50,6 @@ class WorkForm(OptionalNoteForm):
     tags = forms.CharField(required=False, help_text="Tags that a worker must have, separated by commas.")
     priority = forms.IntegerField(initial=0, help_text="Higher ones are claimed first.")
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.fields["note"].widget.attrs.pop("autofocus")
-
     def clean_tags(self) -> list[str]:
         return split_tags(self.cleaned_data["tags"])
 

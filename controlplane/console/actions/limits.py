@@ -27,6 +27,12 @@ DELETE = InstanceAction(
 )
 
 
+class YesNoOrNotSet(forms.NullBooleanSelect):
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        self.choices = [("unknown", "Not set"), ("true", "Yes"), ("false", "No")]
+
+
 class LimitForm(OptionalNoteForm):
     """Form of a rule. `namespaces` are those that the user may limit."""
 
@@ -47,7 +53,7 @@ class LimitForm(OptionalNoteForm):
     per_seconds = forms.FloatField(
         label="In seconds", required=False, min_value=0.001, help_text="Like 10 starts in 60 seconds."
     )
-    fair = forms.NullBooleanField(label="Keys take turns", required=False)
+    fair = forms.NullBooleanField(label="Keys take turns", required=False, widget=YesNoOrNotSet)
     weight = forms.IntegerField(
         label="Weight", required=False, min_value=1, max_value=WEIGHT_LIMIT,
         help_text="Starts of a key for each start of a key of weight 1.",

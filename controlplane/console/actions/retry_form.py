@@ -34,7 +34,6 @@ class RetryForm(OnceForm):
         super().__init__(data, initial={"inputs": format_json(mask(execution.inputs))})
         self.execution = execution
         self.options: dict[str, Any] = {}
-        self.fields["note"].widget.attrs.pop("autofocus")
         keys = [step["key"] for step in read_whole_definition(execution)["steps"]]
         if len(keys) <= STEPS_OFFERED:
             self.fields["from_step"].widget = forms.Select(

@@ -28,9 +28,14 @@ class NoteFormField(forms.CharField):
 class NoteForm(forms.Form):
     note = NoteFormField(
         max_length=NOTE_LENGTH,
-        widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "autofocus": True}),
+        widget=forms.Textarea(attrs={"rows": 2, "cols": 60}),
         help_text="Reason for this action. Stored with your name and the time.",
     )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not any(name != "note" and not field.widget.is_hidden for name, field in self.fields.items()):
+            self.fields["note"].widget.attrs["autofocus"] = True
 
 
 class OptionalNoteForm(NoteForm):

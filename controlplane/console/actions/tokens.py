@@ -53,7 +53,6 @@ class TokenForm(OptionalNoteForm):
 
     def __init__(self, *args: Any, namespaces: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*args, **options)
-        self.fields["note"].widget.attrs.pop("autofocus")
         offer_namespaces(self, namespaces)
 
     def clean_lifetime(self) -> float | None:

@@ -120,7 +120,6 @@ class TriggerForm(OptionalNoteForm):
         super().__init__(*args, **kwargs)
         offer_namespaces(self, namespaces)
         self.trigger = trigger
-        self.fields["note"].widget.attrs.pop("autofocus")
         self.data_of_trigger: dict[str, Any] = {}
 
     def clean(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION, SubjectType
 
 @register.filter
 def state_words(state: str) -> str:
-    """Return a state as ordinary words, like "Not running"."""
+    """Return a state or an action as ordinary words, like "Not running"."""
     return str(state).replace("_", " ").capitalize()
 
 

@@ -48,7 +48,6 @@ class WorkerForm(OptionalNoteForm):
                 "concurrency": server.max_concurrent, "tags": ", ".join(given), "seen": digest(describe(server))
             },
         )  # fmt: skip
-        self.fields["note"].widget.attrs.pop("autofocus")
         own = sorted({*server.tags} - {*given})
         kept = f" These are added by its agent and stay: {', '.join(own)}." if own else ""
         self.fields["tags"].help_text = f"Separated by commas.{kept}"

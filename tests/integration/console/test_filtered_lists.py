@@ -57,7 +57,7 @@ def events(*servers, actor="liveness", **fields):
 
 def happened(shown_pages):
     """Return the events on each activity page, by the names of their servers."""
-    return [re.findall(r"cordon_server (\S+)", text) for _, text in shown_pages]
+    return [re.findall(r"Cordon server (\S+)", text) for _, text in shown_pages]
 
 
 def test_matches_beyond_the_scan_limit_are_found_on_the_next_page(pages, submit, looked):

@@ -73,7 +73,7 @@ def test_an_incident_gets_an_owner(browser, incident):
 def test_comments_are_shown_with_their_author(browser, incident):
     assert browser.post(f"{AT}{incident.pk}/comment/", {"comment": "the switch is dead"}).status_code == 302
     page = words(browser.get(f"{AT}{incident.pk}/"))
-    assert "comment_on_incidentby operator:annthe switch is dead" in page
+    assert "Comment on incidentby operator:annthe switch is dead" in page
     assert browser.post(f"{AT}{incident.pk}/comment/", {"comment": ""}).status_code == 200
     assert actions(subject_type="incident") == ["comment_on_incident"]
 

@@ -62,6 +62,12 @@ def test_a_rule_is_set_changed_and_deleted_by_forms(operator):
     assert actions(subject_type="limit") == ["set_limit", "set_limit", "delete_limit"]
 
 
+def test_the_form_begins_with_its_first_field_and_sets_nothing_by_itself(operator):
+    page = operator.get("/admin/instance/limits/set/").content.decode()
+    assert "autofocus" not in page, "the note is its last field"
+    assert ">Not set</option>" in page and "Unknown" not in page
+
+
 @pytest.mark.parametrize(
     "wrong", [{"pattern": "a*b"}, {"running": "-1"}, {"running": ""}, {"starts": "1"}, {"per_seconds": "1"}], ids=str
 )

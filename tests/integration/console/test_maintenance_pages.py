@@ -68,7 +68,7 @@ def test_maintenance_starts_for_a_duration_and_ends_without_a_note(staff, worker
         "Enter maintenance: disks", "Exit maintenance",
     ]  # fmt: skip
     history = words(client.get(MAINTENANCE)).partition("History")[2]
-    assert "maintenance_enter" in history and "disks" in history and "operator:ann" in history
+    assert "Maintenance enter" in history and "disks" in history and "operator:ann" in history
 
 
 @pytest.mark.parametrize("duration", ["soon", "0", "-1"])
@@ -121,7 +121,7 @@ def test_the_brake_of_a_cluster_is_not_confused_with_a_similar_name_or_a_type(re
     for name, held in (("eu", False), ("WORKER", False), ("test/eu", True)):
         for page in (BRAKE, f"{PAGES}activity/"):
             shown = reader.get(f"{page}?cluster={name}").content.decode()
-            assert ("brake_engaged" in shown) is held, (name, page)
+            assert ("Brake engaged" in shown) is held, (name, page)
 
 
 def test_without_an_engaged_brake_the_page_explains_when_it_engages(reader):

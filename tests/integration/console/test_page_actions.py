@@ -78,7 +78,7 @@ def test_the_page_of_a_job_shows_manual_actions_with_time_and_note(staff, api, w
     events = page.partition("Manual actions")[2]
     moments = [
         events.find(word)
-        for word in ("cancel_job", "&lt;b&gt;needed", "resubmit_job", "by operator:a operator", "a slow")
+        for word in ("Cancel job", "&lt;b&gt;needed", "Resubmit job", "by operator:a operator", "a slow")
     ]
     assert moments == sorted(moments) and moments[0] > 0, events
     assert "Manual actions" not in words(client.get(f"{PAGES}jobs/{other['id']}/"))

@@ -176,12 +176,12 @@ def test_jobs_executions_and_activity_of_a_period_that_ends_now(
     clock.advance(seconds)
     assert old in ids(pages("jobs", f"?within={within}"))
     assert ids(pages("executions", f"?within={within}")) == [str(run)]
-    assert "cordon one" in pages("activity", f"?within={within}")[0][1]
+    assert "Cordon one" in pages("activity", f"?within={within}")[0][1]
     clock.advance(1)  # ids of the tests are some milliseconds ahead
     new = submit()["id"]
     assert ids(pages("jobs", f"?within={within}")) == [new]
     assert ids(pages("executions", f"?within={within}")) == []
-    assert "cordon one" not in pages("activity", f"?within={within}")[0][1]
+    assert "Cordon one" not in pages("activity", f"?within={within}")[0][1]
 
 
 def test_jobs_and_executions_from_a_moment_on_and_before_another(pages, submit, begin, clock):
@@ -216,7 +216,7 @@ def test_activity_from_a_moment_on_and_before_another_on_every_page(pages, clock
         clock.advance(10)
     since, until = moment_of(start + timedelta(seconds=5)), moment_of(start + timedelta(seconds=25))
     shown = pages("activity", f"?since={since}&until={until}")
-    assert [name for _, text in shown for name in re.findall(r"cordon_server (\w)\b", text)] == ["c", "b"]
+    assert [name for _, text in shown for name in re.findall(r"Cordon server (\w)\b", text)] == ["c", "b"]
 
 
 def test_a_period_limits_actions_on_all_matches(admin_client, submit, clock):

@@ -195,7 +195,7 @@ def test_deleting_a_trigger_leads_to_the_list_and_stays_in_the_activity(make, st
     assert act(browser, f"triggers/delete/?pick={trigger}", note="not needed")["Location"] == f"{AT}/"
     assert not Trigger.objects.exists()
     assert browser.get(f"{AT}/{trigger}/").status_code == 404
-    assert "delete_trigger trigger hourly" in words(browser.get("/admin/instance/activity/"))
+    assert "Delete trigger trigger hourly" in words(browser.get("/admin/instance/activity/"))
 
 
 def test_an_untouched_form_changes_only_the_name_that_was_typed(make, staff):
