@@ -666,11 +666,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=django.contrib.postgres.indexes.GinIndex(models.F('limits'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']))), ('limits__isnull', False)), fastupdate=False, name='job_with_limits'),
+            index=django.contrib.postgres.indexes.GinIndex(models.F('limits'), condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('limits__isnull', False), ('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING'])))), fastupdate=False, name='job_with_limits'),
         ),
         migrations.AddIndex(
             model_name='workerjob',
-            index=models.Index(condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']))), ('worker_slots__gt', 1)), fields=['namespace', 'required_tags', 'worker_slots'], name='job_with_slots'),
+            index=models.Index(condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('parked_by__isnull', True), ('state', jobs.states.JobState['PENDING']), ('worker_slots__gt', 1)))), fields=['namespace', 'required_tags', 'worker_slots'], name='job_with_slots'),
         ),
         migrations.AddIndex(
             model_name='workerjob',

@@ -30,7 +30,11 @@ LIVE = sorted(states.LIVE)
 WAIT_FIELDS = ("what", "until", "signal", "message", "choices", "fields", "group")
 """Fields of a wait that responses show."""
 CLAIMABLE = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True)))
-"""Condition of the indexes for the rule `is_claimable`."""
+"""Condition of the index for the rule `is_claimable`."""
+WITH_LIMITS = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True, limits__isnull=False)))
+"""Condition of the index for the rule `is_claimable_with_limits`."""
+WITH_SLOTS = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True, worker_slots__gt=1)))
+"""Condition of the index for the rule `is_claimable_with_slots`."""
 PARKED = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=False)))
 """Condition of the index for the rule `is_parked`."""
 PARKED_BY_LIMIT = Q(IsTrue(Q(state=JobState.PENDING, parked_by__has_key="limit")))
@@ -247,12 +251,12 @@ class WorkerJob(models.Model):
                 "limits",
                 name="job_with_limits",
                 fastupdate=False,
-                condition=CLAIMABLE & Q(limits__isnull=False),
+                condition=WITH_LIMITS,
             ),
             models.Index(
                 fields=["namespace", "required_tags", "worker_slots"],
                 name="job_with_slots",
-                condition=CLAIMABLE & Q(worker_slots__gt=1),
+                condition=WITH_SLOTS,
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
             models.Index(

@@ -11,7 +11,7 @@ with noted as materialized (
            {{has_parked_jobs(t)}}
            or {{is_limited(t)}} and coalesce((
                select true from jobs_workerjob j
-                where {{is_claimable(j)}} and j.limits is not null and j.limits ? t.key
+                where {{is_claimable_with_limits(j)}} and j.limits ? t.key
                 limit 1), false) as has_jobs,
            {{has_parked_executions(t)}} as is_waited_for
       from (select id, key from jobs_limitrecheck where id > %(after)s order by id limit %(most)s) t
@@ -105,7 +105,7 @@ claimable_jobs as materialized (
       from (select * from keys where is_limited) keys
      cross join lateral (
            select * from jobs_workerjob j
-            where {{is_claimable(j)}} and j.limits is not null and j.limits ? keys.key
+            where {{is_claimable_with_limits(j)}} and j.limits ? keys.key
               and j.available_at <= (select clock_timestamp())
             limit %(most)s) j
 ),

@@ -98,6 +98,14 @@ a.finished_at is null
 -- condition fits (see IsTrue). Otherwise poor statistics could make it read all pending jobs
 ((j.parked_by is null and j.state = 'PENDING') is true)
 
+-- rule: is_claimable_with_limits(j)
+-- true if job j has limits and waits for a claim. As a whole, like is_claimable
+((j.limits is not null and j.parked_by is null and j.state = 'PENDING') is true)
+
+-- rule: is_claimable_with_slots(j)
+-- true if job j needs several slots of a worker and waits for a claim. As a whole, like is_claimable
+((j.parked_by is null and j.state = 'PENDING' and j.worker_slots > 1) is true)
+
 -- rule: is_parked(j)
 -- true if job j is parked. As a whole, like is_claimable
 ((j.parked_by is not null and j.state = 'PENDING') is true)
@@ -227,7 +235,7 @@ coalesce((select true from jobs_execution e
         and (room.slots is null or room.slots >= k.slots + (
              select case when count(*) < 100 then coalesce(sum(claimable.amount), 0) end
                from (select (j.limits ->> k.key)::bigint as amount from jobs_workerjob j
-                      where {{is_claimable(j)}} and j.limits is not null and j.limits ? k.key
+                      where {{is_claimable_with_limits(j)}} and j.limits ? k.key
                       limit 100) claimable))))
 
 -- rule: takes_place_in_loop(j)

@@ -263,7 +263,7 @@ runners_without_worker as (
 too_large_sets as materialized (
     select q.namespace, q.required_tags, q.worker_slots
       from (select distinct j.namespace, j.required_tags, j.worker_slots from jobs_workerjob j
-             where {{is_claimable(j)}} and j.worker_slots > 1 and j.required_tags <> array['']
+             where {{is_claimable_with_slots(j)}} and j.required_tags <> array['']
                and (%(only)s::uuid[] is null or j.id = any(%(only)s))) q
      where not {{is_held_set(q)}}
        and (q.namespace, q.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
@@ -289,8 +289,8 @@ unmatched_jobs as (
       from too_large_sets q
      cross join lateral (
            select j.* from jobs_workerjob j
-            where {{is_claimable(j)}} and j.namespace = q.namespace
-              and j.required_tags = q.required_tags and j.worker_slots = q.worker_slots and j.worker_slots > 1
+            where {{is_claimable_with_slots(j)}} and j.namespace = q.namespace
+              and j.required_tags = q.required_tags and j.worker_slots = q.worker_slots
               and not {{is_held_by_content(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             limit %(scan_limit)s) jobs_of_set

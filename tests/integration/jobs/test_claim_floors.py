@@ -5,13 +5,10 @@ import random
 import pytest
 from django.db import connection
 
-from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import WorkerJob
 from jobs.services import claiming, hints
 from liveness.services import tokens
 from tests.integration.races.test_hot_paths import submit_many
-from tests.support.plans import executed, plan_of_execution
-from tests.support.queries import CapturedQueries
 
 SETS = [(), ("gpu",), ("gpu", "ssd"), ("ssd",), ("zone",)]
 
@@ -168,27 +165,3 @@ def test_nothing_that_can_be_claimed_is_passed_over_for_more_than_a_second(worke
         could = expected(tags)
         assert claim(one, 5000) == could
         assert expected(tags) == []
-
-
-def let_wait(worker, jobs, how):
-    """Let jobs wait whose state the statistics do not know: there were none, or all had ended."""
-    if how == "ended jobs":
-        submit_many(3000)
-        WorkerJob.objects.update(state="CANCELLED", finished_at=ClockTimestamp())
-    run("analyze jobs_workerjob")
-    one = worker(max_concurrent=100_000)
-    submit_many(jobs)
-    return one
-
-
-@pytest.mark.parametrize("how", ["no jobs", "ended jobs"])
-def test_claims_read_few_jobs_when_statistics_know_none_that_wait(worker, seconds, clock, how):
-    one = let_wait(worker, 2000, how)
-    clock.advance(5)
-    with CapturedQueries(connection) as queries:
-        drained(one, 3)
-    plan = plan_of_execution(executed(queries, "claim_jobs"))
-    of_jobs = [node for node in plan if node.get("Relation Name") == "jobs_workerjob" and "Index Name" in node]
-    searches = [node for node in of_jobs if not node.get("Index Cond", "").startswith("(id =")]
-    assert {node["Index Name"] for node in searches} == {"job_to_claim"}
-    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in searches) < 200
