@@ -8,30 +8,36 @@ from django.db import models
 from django.db.models import Func
 
 
-class Uuid7(Func):
+class VolatileFunc(Func):
+    """Function with another value for each row. Queries do not group by it, which would make each row its own group."""
+
+    arity = 0
+
+    def get_group_by_cols(self) -> list[Any]:
+        return []
+
+
+class Uuid7(VolatileFunc):
     """Version 7 UUID from the database's clock, so that ids sort by age.
 
     Python 3.11 and PostgreSQL 15 cannot make it.
     """
 
     function = "uuid7"
-    arity = 0
     output_field = models.UUIDField()
 
 
-class ObservedNow(Func):
+class ObservedNow(VolatileFunc):
     """Observed time now, in seconds; see liveness.models.Clock."""
 
     function = "observed_now"
-    arity = 0
     output_field = models.FloatField()
 
 
-class ClockTimestamp(Func):
+class ClockTimestamp(VolatileFunc):
     """Time of the database's clock now. In contrast, now() is the start of the transaction."""
 
     function = "clock_timestamp"
-    arity = 0
     output_field = models.DateTimeField()
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from liveness.models import ApiToken, ServerEvent
+from liveness.selectors.api_tokens import callable_tokens
 from liveness.services import tokens
 from tests.support.http import Caller
 from tests.support.operators import actions
@@ -67,6 +68,15 @@ def test_a_revocation_may_disconnect_the_servers_of_the_token(browser, worker):
     assert "1<span" in browser.get(PAGE).content.decode()
     browser.post(f"{PAGE}{token.pk}/revoke/", {"note": "leaked", "with_servers": "on"})
     assert ServerEvent.objects.filter(server_id=server.id, to_state="DISCONNECTED").exists()
+
+
+def test_a_token_is_listed_once_however_many_servers_it_has(browser, worker):
+    worker("one"), worker("two"), worker("three")
+    token = ApiToken.objects.get(role="worker")
+    page = browser.get(PAGE).content.decode()
+    assert page.count(f"{token.prefix}…") == 1 and "3<span" in page
+    # The clock of the database moves between two rows, but not that of the tests.
+    assert "clock_timestamp" not in str(callable_tokens(None).query).partition("GROUP BY")[2]
 
 
 def test_tokens_of_sessions_and_of_other_namespaces_are_not_listed(client):
