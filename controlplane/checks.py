@@ -14,6 +14,7 @@ from django.urls import NoReverseMatch, reverse
 from controlplane.core import database_limits
 from controlplane.core.database import ALIAS, connection
 from controlplane.core.database.base import DatabaseWrapper
+from controlplane.core.program import program
 from jobs.models import WorkerJob
 from liveness.conf import conf
 from liveness.models import Server
@@ -124,7 +125,7 @@ def check_default_partitions(**options: Any) -> list[CheckMessage]:
     return [
         Warning(
             f"The default partition of {table} has {rows:,} rows, because partitions were not made in time.",
-            hint="Run manage.py prune, which moves them. Look whether beat and an executor run.",
+            hint=f"Run `{program()} prune`, which moves them. Look whether beat and an executor run.",
             id="controlplane.W003",
         )
         for table, rows in default_partition_rows().items()

@@ -4,7 +4,7 @@ from controlplane.core.problems import Problem
 
 
 class TokenMissing(Problem):
-    """The call has no token. Send `Authorization: Bearer TOKEN`; `manage.py create_token` makes a token."""
+    """The call has no token. Send `Authorization: Bearer TOKEN`; the command `create_token` makes a token."""
 
     status = 401
     code = "token_missing"

@@ -13,7 +13,7 @@ from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException, MethodNotAllowed, UnsupportedMediaType, ValidationError
 from rest_framework.request import Request
 
 from controlplane.core import database
@@ -86,7 +86,8 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse 
             errors = key_by_index(error.detail)
             body = build_problem(400, "invalid", "The request is not valid; see `errors`.", errors=errors)
         case APIException():
-            body = build_problem(error.status_code, str(error.default_code), str(error.detail))
+            detail = f"{error.detail}{advice(error, context['view'])}"
+            body = build_problem(error.status_code, str(error.default_code), detail)
             headers = retry_headers(error.status_code, getattr(error, "wait", None))
         case Http404():
             body = build_problem(404, "not_found", str(error) or "There is nothing here.")
@@ -99,6 +100,17 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse 
     # An error is a problem document even if the view's responses have another format.
     content = JSONRenderer().render(body)
     return HttpResponse(content, status=body["status"], headers=headers, content_type=CONTENT_TYPE)
+
+
+def advice(error: APIException, view: Any) -> str:
+    """Return what would be right, as the end of the detail of an error."""
+    match error:
+        case MethodNotAllowed():
+            return f" Allowed here: {', '.join(view.allowed_methods)}."
+        case UnsupportedMediaType():
+            known = " or ".join(parser.media_type for parser in view.get_parsers())
+            return f" Send the header `Content-Type: {known}`."
+    return ""
 
 
 def key_by_index(detail: Any) -> Any:

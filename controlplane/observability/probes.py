@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from controlplane.core.database import ALIAS, MIGRATE, connection, count_missing_migrations
 from controlplane.core.database.errors import describe
 from controlplane.core.problems import retry_headers
+from controlplane.core.program import program
 from liveness.conf import conf
 from liveness.selectors.clock import clock_ages, is_check_late
 
@@ -57,7 +58,7 @@ def process_problems() -> Iterator[str]:
         if cursor.fetchone()[0] == "on":
             yield "The database is read-only."
     if missing := count_missing_migrations():
-        yield f"{missing} migrations are not applied: run `manage.py {MIGRATE}`."
+        yield f"{missing} migrations are not applied: run `{program()} {MIGRATE}`."
 
 
 def instance_problems() -> Iterator[str]:

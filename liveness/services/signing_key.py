@@ -4,6 +4,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
+from controlplane.core.program import program
 from liveness.models import Instance
 from liveness.services.tokens import list_signing_keys
 
@@ -20,7 +21,7 @@ class AnotherKey(ImproperlyConfigured):
             f"This database belongs to another control plane: its signing key has the fingerprint {recorded[:SHOWN]}, "
             f"the SECRET_KEY (or SIGNING_KEY) of this process has {present[:SHOWN]}. Give all processes the same key, "
             "or set DATABASE_URL to a database of its own. If the key was replaced, list the former key in "
-            "SECRET_KEY_FALLBACKS. If it was lost, run `manage.py replace_signing_key`."
+            f"SECRET_KEY_FALLBACKS. If it was lost, run `{program()} replace_signing_key`."
         )
 
 

@@ -22,8 +22,8 @@ class Outage:
     heartbeats.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, threading.Lock()
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url, self._clock, self._lock = url, clock, threading.Lock()
         self._began_at: float | None = None
         self._missed_at: dict[str, float] = {}  # by call, the time of the last try without an answer
 
@@ -34,7 +34,7 @@ class Outage:
             if is_first:
                 self._began_at = now
         say = log.warning if is_first else log.debug
-        say("Control plane unreachable", call=call, why=why)
+        say("Control plane unreachable", url=self._url, call=call, why=why)
 
     def record_answer(self, call: str) -> None:
         with self._lock:

@@ -83,7 +83,7 @@ class RegisteredServer:
     config: ServerConfig
     fence_after: float | None
     registered_at: float
-    outage: Outage = field(default_factory=Outage, compare=False, repr=False)
+    outage: Outage = field(init=False, compare=False, repr=False)
     again: Callable[[], RegisteredServer] | None = field(default=None, compare=False, repr=False)
     """Register the same instance again. The control plane returns the same server with a token that it accepts."""
     instance_id: str = ""
@@ -91,6 +91,9 @@ class RegisteredServer:
     """The API token with which the server registered. A successor of this agent compares it with its own."""
     renewed: list[str] = field(default_factory=list, compare=False, repr=False)
     """The token that replaced `token`, if there is one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outage", Outage(self.client.base))
 
     def send_heartbeat(self, body: dict[str, Any]) -> dict[str, Any]:
         """Send one heartbeat and return the response. Raise Refused or Unreachable.
@@ -202,7 +205,7 @@ def register_server(
 
     Raise Refused if the control plane refuses the registration, or if the address is not that of a control plane.
     """
-    instance_id, failures, outage = uuid.uuid4(), 0, Outage()
+    instance_id, failures, outage = uuid.uuid4(), 0, Outage(client.base)
     while True:
         token = read_token()
         try:

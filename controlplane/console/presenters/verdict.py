@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from controlplane.console.formatting import page_url
 from controlplane.console.presenters.clauses import render_clause
 from controlplane.console.presenters.fleet import TYPES
+from controlplane.core.program import program
 from jobs.states import Flag
 from jobs.verdict import Verdict
 from jobs.verdict.clauses import BAD, Concern, NamedServer, SomeJobs
@@ -27,7 +28,7 @@ LABELS: dict[str, str] = {
 """Words beside each kind of concern."""
 ABOUT_SERVERS = {"silent", "lost", "ending"}
 NOTHING_YET = {"tone": "empty", "headline": "No server has registered yet."}
-RELEASED_BY = SafeString(" <code>manage.py release_brake</code> releases them.")
+RELEASED_BY = " <code>{} release_brake</code> releases them."
 
 Row = dict[str, Any]
 
@@ -101,7 +102,7 @@ def present_brake(brake: dict[str, Any], *, may_release: bool) -> Row:
         "text": format_html(
             "<strong>The brake holds {}.</strong> {} became silent at the same time. A failed network is more likely "
             "than so many crashes, so they keep their state. The next heartbeat frees each server.{}",
-            brake["words"], number, "" if may_release else RELEASED_BY,
+            brake["words"], number, "" if may_release else format_html(RELEASED_BY, program()),
         ),
         "button": {"label": label, "url": link_to_list(page, query), "is_grave": may_release},
     }  # fmt: skip

@@ -15,6 +15,7 @@ from controlplane.console.doubt import doubt_about
 from controlplane.console.instance_name import environment_color, instance_name
 from controlplane.console.presenters.log_text import show_log_text
 from controlplane.console.sidebar import present_sidebar
+from controlplane.core.program import program
 from liveness.services.action_events import ActionSubject
 from liveness.states import Subject as SubjectType
 
@@ -88,6 +89,9 @@ def subject(context: template.Context, event: Any) -> SafeString:
     if of.type == SubjectType.INCIDENT:
         return formatting.link_to(formatting.page_url("incident", event.subject_id), label)
     return link(context, of.type.value, event.subject_id, label) if of.type in PAGES else conditional_escape(label)
+
+
+register.simple_tag(program)
 
 
 @register.simple_tag

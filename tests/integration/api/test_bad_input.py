@@ -287,7 +287,8 @@ def test_deep_nesting_is_stored_or_refused_but_is_no_fault(calls, call, field, d
 def test_a_body_without_the_json_content_type_is_a_415(calls, media_type):
     caller, path, _ = calls["job"]
     headers = {"Authorization": f"Bearer {caller.token}"}
-    assert_problem(caller.client.generic("POST", f"/api/v1{path}", b"x", media_type, headers=headers), 415)
+    answer = caller.client.generic("POST", f"/api/v1{path}", b"x", media_type, headers=headers)
+    assert assert_problem(answer, 415)["detail"].endswith(" Send the header `Content-Type: application/json`.")
 
 
 ANY = [None, "", "Bearer", "Bearer ", "Basic eDp5", "cp_x"]
@@ -327,7 +328,8 @@ def test_an_ended_token_is_a_401_with_the_reason(calls, call, ended, code):
 def test_a_method_that_a_call_does_not_have_is_a_405_that_names_those_it_has(calls, method, path):
     one, client = calls["heartbeat"][0], calls["job"][0]
     answer = (one if "{0}/" in path else client).call(method, path.format(one.id), b"")
-    assert_problem(answer, 405, "method_not_allowed")
+    detail = assert_problem(answer, 405, "method_not_allowed")["detail"]
+    assert detail.endswith(f" Allowed here: {answer.headers['Allow']}.")
     assert method not in answer.headers["Allow"]
 
 

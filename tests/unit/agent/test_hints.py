@@ -151,5 +151,5 @@ def test_it_claims_its_share_of_what_waits_and_no_more_before_it_is_woken_again(
     ids=["none", "share", "unknown"],
 )  # fmt: skip
 def test_a_hint_limits_the_claim_to_its_number_of_jobs_or_leaves_it_to_the_worker(answer, jobs):
-    client = SimpleNamespace(timeout=1, request=lambda *call, **options: answer)
+    client = SimpleNamespace(base="", timeout=1, request=lambda *call, **options: answer)
     assert RegisteredServer(client, "1", "t", None, None, 0.0).wait_for_hint(1) == jobs

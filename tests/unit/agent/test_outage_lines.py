@@ -45,7 +45,7 @@ def said():
 
 def test_it_is_over_when_all_calls_are_answered_again_or_are_made_no_more(said):
     now = [0.0]
-    outage = Outage(lambda: now[0])
+    outage = Outage("http://plane", lambda: now[0])
     for call in ("reports", "heartbeat"):
         with pytest.raises(Unreachable), outage.watching(call):
             raise Unreachable("down")

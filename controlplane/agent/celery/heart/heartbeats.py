@@ -96,7 +96,7 @@ class WorkerConnection(threading.Thread):
             self.heartbeats.run()
 
     def _register(self) -> RegisteredServer | None:
-        failures, outage = 0, Outage()
+        failures, outage = 0, Outage(self._client.base)
         while not self._ended.is_set():
             try:
                 with outage.watching("register"):

@@ -237,5 +237,5 @@ class HeartProcess:
         if not is_sent:
             is_sent = self.connection.end(state)
         self.recovery.close(is_end_known=is_sent)
-        server = self.connection.server
-        log.info(f"Deregistering worker ID: {server.id if server else None}", gave_back=done)
+        if server := self.connection.server:
+            log.info(f"Deregistering worker ID: {server.id}", gave_back=done)
