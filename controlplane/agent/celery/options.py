@@ -121,14 +121,21 @@ def variable_of(name: str) -> str:
 
 def _parsed(name: str, value: Any) -> Any:
     if name == "max_resubmissions":
-        return int(value)
+        return _number(int, value, "a whole number")
     if name in ("show_arguments", "jobs", "fast_recovery"):
         if str(value).lower() not in ("true", "false", "1", "0"):
             raise ValueError(f"{value!r} is neither true nor false")
         return str(value).lower() in ("true", "1")
     if name in ("condemned_for", "stuck_after", "heartbeat_interval", "timeout", "grace"):
-        return float(value)
+        return _number(float, value, "a number of seconds")
     return str(value)
+
+
+def _number(kind: type[int] | type[float], value: Any, wanted: str) -> Any:
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not {wanted}") from None
 
 
 _given: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()

@@ -7,8 +7,11 @@ import sys
 from datetime import UTC, datetime
 
 from kombu import Connection
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from controlplane.agent.celery.broker.unacked import UnackedMessages
+from controlplane.agent.secrets.values import mask_addresses
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,12 +21,33 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("broker", help="the address of Redis, as the application has it")
     parser.add_argument("--send", nargs="+", default=[], metavar="ID", help="send these tasks back to their queues")
     arguments = parser.parse_args(argv)
-    unacked, status = UnackedMessages(Connection(arguments.broker)), 0
-    for task in arguments.send:
+    broker, shown = Connection(arguments.broker), mask_addresses(arguments.broker)
+    if not is_redis(broker):
+        parser.error(f"{shown} is not the address of a Redis. The page Quarantine sends tasks of RabbitMQ again")
+    try:
+        return list_or_send(UnackedMessages(broker), arguments.send)
+    except (OSError, OperationalError, RedisError) as error:
+        print(f"{shown} gives no usable answer: {mask_addresses(str(error))}", file=sys.stderr)  # noqa: T201
+        return 1
+
+
+def is_redis(broker: Connection) -> bool:
+    try:
+        return bool(broker.transport.driver_type == "redis")
+    except (KeyError, ImportError):
+        return False
+
+
+def list_or_send(unacked: UnackedMessages, tasks: list[str]) -> int:
+    status = 0
+    for task in tasks:
         sent = unacked.send_again(task)
         print(f"{task}: {'sent' if sent else 'not in quarantine'}")  # noqa: T201
         status |= not sent
-    for task, entry in () if arguments.send else unacked.quarantined().items():
+    listed = {} if tasks else unacked.quarantined()
+    if not tasks and not listed:
+        print("No task is in quarantine", file=sys.stderr)  # noqa: T201
+    for task, entry in listed.items():
         at = datetime.fromtimestamp(entry["at"], UTC).isoformat(timespec="seconds")
         print(f"{task} {entry['name']} {entry['losses']} losses, the last {at}: {entry['reason']}")  # noqa: T201
     unacked.close()

@@ -149,6 +149,17 @@ def test_quarantined_tasks_are_listed_and_sent_again_without_losses(broker, unac
     assert main([broker.url, "--send", "a", "b"]) == 1
     assert capsys.readouterr().out == "a: sent\nb: not in quarantine\n"
     assert broker.losses() == {"a": 0} and not unacked.quarantined() and not unacked.unreported()
+    assert main([broker.url]) == 0 and capsys.readouterr() == ("", "No task is in quarantine\n")
+
+
+def test_the_command_for_the_quarantine_names_a_wrong_broker(capsys):
+    assert main(["redis://:secret@127.0.0.1:1/0"]) == 1
+    err = capsys.readouterr().err
+    assert "127.0.0.1:1" in err and "refused" in err and "secret" not in err
+    for broker in ("amqp://127.0.0.1", "nonsense://127.0.0.1", "127.0.0.1:6379"):
+        with pytest.raises(SystemExit):
+            main([broker])
+        assert "is not the address of a Redis" in capsys.readouterr().err
 
 
 def test_a_task_at_the_limit_is_restored_if_it_did_not_run(broker, unacked):
