@@ -68,15 +68,17 @@ def build_transition_guards(
 
     The trigger for transitions is UPDATE OF state with a WHEN clause, so heartbeats do not run it. It is an AFTER
     trigger, because a BEFORE trigger would lock each row once more even if its WHEN clause is false.
+
+    PostgreSQL reads the stored WHEN clause again in each statement. An array is a small part of a list of comparisons.
     """
-    legal = ", ".join(f"('{from_}', '{to}')" for from_, to in pairs)
-    first = ", ".join(f"'{state}'" for state in sorted(initial))
+    legal = ",".join(f"{from_} {to}" for from_, to in pairs)
+    first = ",".join(sorted(initial))
     return [
         RefusingTrigger(
             name="legal_transition",
             operation=pgtrigger.UpdateOf("state"),
             condition=pgtrigger.Condition(
-                f"OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN ({legal})"
+                f"OLD.state IS DISTINCT FROM NEW.state AND OLD.state || ' ' || NEW.state <> ALL ('{{{legal}}}'::text[])"
                 + (f" AND NOT ({unless})" if unless else "")
             ),
             when=pgtrigger.After,
@@ -86,7 +88,7 @@ def build_transition_guards(
             name="legal_beginning",
             operation=pgtrigger.Insert,
             condition=pgtrigger.Condition(
-                f"NEW.state NOT IN ({first})" + (f" AND NOT ({or_begins})" if or_begins else "")
+                f"NEW.state <> ALL ('{{{first}}}'::text[])" + (f" AND NOT ({or_begins})" if or_begins else "")
             ),
             message="illegal first state %', NEW.state USING ERRCODE = 'check_violation",
         ),

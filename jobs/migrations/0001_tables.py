@@ -810,11 +810,11 @@ class Migration(migrations.Migration):
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
-            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (('BLOCKED', 'CANCELLED'), ('BLOCKED', 'FAILED'), ('BLOCKED', 'PENDING'), ('BLOCKED', 'SKIPPED'), ('PENDING', 'CANCELLED'), ('PENDING', 'CLAIMED'), ('PENDING', 'EXPIRED'), ('PENDING', 'FAILED'), ('PENDING', 'RUNNING'), ('CLAIMED', 'CANCELLED'), ('CLAIMED', 'FAILED'), ('CLAIMED', 'PENDING'), ('CLAIMED', 'RUNNING'), ('RUNNING', 'CANCELLED'), ('RUNNING', 'COMPLETED'), ('RUNNING', 'FAILED'), ('RUNNING', 'PENDING'), ('RUNNING', 'SKIPPED')))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='955ba743ddfa1bc1a1fd8e12765af950cc8e8bd1', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_8e8e3', table='jobs_workerjob', when='AFTER')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND OLD.state || ' ' || NEW.state <> ALL ('{BLOCKED CANCELLED,BLOCKED FAILED,BLOCKED PENDING,BLOCKED SKIPPED,PENDING CANCELLED,PENDING CLAIMED,PENDING EXPIRED,PENDING FAILED,PENDING RUNNING,CLAIMED CANCELLED,CLAIMED FAILED,CLAIMED PENDING,CLAIMED RUNNING,RUNNING CANCELLED,RUNNING COMPLETED,RUNNING FAILED,RUNNING PENDING,RUNNING SKIPPED}'::text[]))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='61c86ce386ee124b61e4d34496ffdbb583b231cf', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_8e8e3', table='jobs_workerjob', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
-            trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state NOT IN ('BLOCKED', 'PENDING') AND NOT (NEW.is_kept AND NEW.state = 'COMPLETED'))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='610dbbd9c5c1d60d74de95dd238cf83df1b49d74', operation='INSERT', pgid='pgtrigger_legal_beginning_0c5c4', table='jobs_workerjob', when='BEFORE')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state <> ALL ('{BLOCKED,PENDING}'::text[]) AND NOT (NEW.is_kept AND NEW.state = 'COMPLETED'))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='ee975a92d18a07d487cd4750ff7470f07e51675f', operation='INSERT', pgid='pgtrigger_legal_beginning_0c5c4', table='jobs_workerjob', when='BEFORE')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
@@ -906,11 +906,11 @@ class Migration(migrations.Migration):
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
-            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (('RUNNING', 'CANCELLING'), ('RUNNING', 'COMPLETED'), ('RUNNING', 'FAILED'), ('CANCELLING', 'CANCELLED'), ('CANCELLING', 'FAILED')))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='98d5844bf791609e6fad13b29abd9dad5a0f064a', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_4a80f', table='jobs_execution', when='AFTER')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND OLD.state || ' ' || NEW.state <> ALL ('{RUNNING CANCELLING,RUNNING COMPLETED,RUNNING FAILED,CANCELLING CANCELLED,CANCELLING FAILED}'::text[]))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='5a5f035c4aba06fc9a31061aabc76554a677b7bf', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_4a80f', table='jobs_execution', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
-            trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state NOT IN ('RUNNING'))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='d476cfb61f5d72167e44c7029fff063860e31112', operation='INSERT', pgid='pgtrigger_legal_beginning_6013c', table='jobs_execution', when='BEFORE')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state <> ALL ('{RUNNING}'::text[]))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='68d74fb978e3d4da147dfdcf48ff9765d0ad366a', operation='INSERT', pgid='pgtrigger_legal_beginning_6013c', table='jobs_execution', when='BEFORE')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
@@ -958,10 +958,10 @@ class Migration(migrations.Migration):
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='attempt',
-            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (('CLAIMED', 'CANCELLED'), ('CLAIMED', 'FAILED'), ('CLAIMED', 'RELEASED'), ('CLAIMED', 'REQUEUED'), ('CLAIMED', 'RUNNING'), ('RUNNING', 'CANCELLED'), ('RUNNING', 'COMPLETED'), ('RUNNING', 'FAILED'), ('RUNNING', 'RELEASED'), ('RUNNING', 'RESUBMITTED')))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='c214d23bbe107c58c2826f75a8f4d3a2a8f35a0c', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_178ac', table='jobs_attempt', when='AFTER')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_transition', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (OLD.state IS DISTINCT FROM NEW.state AND OLD.state || ' ' || NEW.state <> ALL ('{CLAIMED CANCELLED,CLAIMED FAILED,CLAIMED RELEASED,CLAIMED REQUEUED,CLAIMED RUNNING,RUNNING CANCELLED,RUNNING COMPLETED,RUNNING FAILED,RUNNING RELEASED,RUNNING RESUBMITTED}'::text[]))", func="RAISE EXCEPTION 'illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation';", hash='87cd18c567405bd5b5a2e08f333fb23cd5b030d6', operation='UPDATE OF "state"', pgid='pgtrigger_legal_transition_178ac', table='jobs_attempt', when='AFTER')),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='attempt',
-            trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state NOT IN ('CLAIMED'))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='216b9bc685e50beab3590a50c149a8fc1446e7d5', operation='INSERT', pgid='pgtrigger_legal_beginning_6ab25', table='jobs_attempt', when='BEFORE')),
+            trigger=pgtrigger.compiler.Trigger(name='legal_beginning', sql=pgtrigger.compiler.UpsertTriggerSql(condition="WHEN (NEW.state <> ALL ('{CLAIMED}'::text[]))", func="RAISE EXCEPTION 'illegal first state %', NEW.state USING ERRCODE = 'check_violation';", hash='fc053e0a28eabcd9c0d75ed57e6388eed0354a2e', operation='INSERT', pgid='pgtrigger_legal_beginning_6ab25', table='jobs_attempt', when='BEFORE')),
         ),
     ]
