@@ -28,11 +28,13 @@ LOST = (InvalidSqlStatementName, FeatureNotSupported)
 # PostgreSQL 18, the estimated cost of that scan would start JIT compilation at each call, if a host project's
 # connection has JIT on.
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
-BEGIN = "select " + ", ".join(
+BEGIN = "select " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in PLANNED_ONCE.items())
+SAVE_AND_BEGIN = "select " + ", ".join(
     f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
     for name, value in PLANNED_ONCE.items()
 )
-# The rest of the transaction may be the host project's, so the settings are restored.
+# The rest of the transaction may be the host project's, so the settings are restored. Outside a transaction they end
+# with the call.
 END = "select " + ", ".join(
     f"set_config('{name}', current_setting('controlplane.{name}'), true)" for name in PLANNED_ONCE
 )
@@ -46,11 +48,13 @@ def are_on() -> bool:
 def list_commands(keys: Sequence[tuple[str, str]]) -> list[str]:
     """Prepare the statements (app and name) that are new to this connection. Return the SQL that runs all of them.
 
-    The first and the last command change settings. The caller skips their results. A pooler may change the connection
-    with each transaction. Then prepared statements do not work: set DATABASE_PREPARED_STATEMENTS to 0.
+    The first command changes settings, and inside a transaction the last one restores them. The caller skips their
+    results. A pooler may change the connection with each transaction. Then prepared statements do not work: set
+    DATABASE_PREPARED_STATEMENTS to 0.
     """
     names = PREPARED.setdefault(connection.connection, {})
-    return [BEGIN, *(execute(key, names) for key in keys), END]
+    commands = [execute(key, names) for key in keys]
+    return [BEGIN, *commands] if connection.get_autocommit() else [SAVE_AND_BEGIN, *commands, END]
 
 
 def execute(key: tuple[str, str], names: dict[tuple[str, str], str]) -> str:

@@ -62,6 +62,17 @@ def test_the_transaction_of_a_caller_is_planned_as_before(submit):
     assert run(settings) == "force_custom_plan on on"
 
 
+def test_the_settings_of_a_call_outside_a_transaction_end_with_it(committed):
+    names = ("plan_cache_mode", "enable_seqscan", "jit")
+    settings = "select concat_ws(' ', " + ", ".join(f"current_setting('{name}')" for name in names) + ")"
+    before = run(settings)
+    submit_many(1)
+    one = committed()
+    one.complete(one.hold())
+    assert run(settings) == before
+    assert plans("updated_jobs")[1] == 0
+
+
 NOTED_SETTING = """
     create temporary table compiled as select '' as setting where false;
     create function pg_temp.note() returns trigger language plpgsql as
