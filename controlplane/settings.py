@@ -224,6 +224,9 @@ LOGGING = {
     "loggers": {
         "controlplane.observability.request_log": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},
+        # The start and the end of each task. They would be output of its job, which has both times already.
+        "django_tasks": {"level": "WARNING"},
+        "django.tasks": {"level": "WARNING"},
         "celery": {"level": "WARNING"},
         "kombu": {"level": "WARNING"},
         # At DEBUG they log the URLs of alerts, which contain tokens.
