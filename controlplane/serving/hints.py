@@ -8,7 +8,7 @@ together do not all go to the first worker that claims.
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
@@ -21,7 +21,8 @@ from django.db import DatabaseError, InterfaceError
 from controlplane.core.notifications import Listener
 from controlplane.core.threads import Threads
 from controlplane.serving.answers import JSON, Answer
-from controlplane.serving.choice import Choice, Offer
+from controlplane.serving.choice import Offer
+from controlplane.serving.woken import WokenWorkers
 from jobs.services import hints, limits
 from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
@@ -69,14 +70,7 @@ class WorkHints:
         self._look, self._read_loads, self._threads = look, read_loads, Threads(1, "hints")
         self._offers: OrderedDict[str, tuple[bytes, Offer]] = OrderedDict()
         self._waiting: dict[str, Waiter] = {}
-        # Waiting jobs, each with the time when a look first found it.
-        self._seen: dict[UUID, float] = {}
-        # Jobs for which a worker was woken recently, each with the time and the worker.
-        self._hinted: dict[UUID, tuple[float, str]] = {}
-        # Recently woken workers that have not called again, each with the time and the number of jobs.
-        self._claiming: dict[str, tuple[float, int]] = {}
-        # By job: how often each worker was woken for it but called again without having claimed it.
-        self._returned: dict[UUID, Counter[str]] = {}
+        self._woken = WokenWorkers()
         self._last_look = NOTHING_YET
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -117,11 +111,7 @@ class WorkHints:
             return 0
         waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
-        # The worker is back: of the jobs that it was woken for, it has claimed those that it wanted.
-        self._claiming.pop(server, None)
-        for job in [job for job, hinted in self._hinted.items() if hinted[1] == server]:
-            del self._hinted[job]
-            self._returned.setdefault(job, Counter())[server] += 1
+        self._woken.record_return(server)
         self._begin()
         if self._may_have_work(waiter):
             self._wanted.set()
@@ -186,13 +176,14 @@ class WorkHints:
                 continue
             pause, began = LOOK_INTERVAL, time.monotonic()
             try:
-                self._forget_hints(time.monotonic() - CLAIMED_WITHIN)
+                self._woken.forget(time.monotonic() - CLAIMED_WITHIN)
                 waiting = list(self._waiting.values())
                 offers = {waiter.offer for waiter in waiting}
-                claimable, loads = await self._threads.run(partial(self._read_work, waiting, offers, self._hinted))
-                self._take_note(claimable)
+                read = partial(self._read_work, waiting, offers, self._woken.hinted)
+                claimable, loads = await self._threads.run(read)
+                self._woken.record_look(claimable)
                 self._last_look = LastSearch(began, offers, claimable)
-                if loads is not None or self._hinted:
+                if loads is not None or self._woken.hinted:
                     pause = CLAIMED_WITHIN
                 if loads and self._wake(claimable, loads):
                     pause = BETTER_FIRST
@@ -216,50 +207,10 @@ class WorkHints:
                 compared.update(dict.fromkeys(islice(suited, COMPARED + jobs)))
         return claimable, self._read_loads(list(compared)) if compared else None
 
-    def _forget_hints(self, before: float) -> None:
-        self._hinted = {job: (at, server) for job, (at, server) in self._hinted.items() if at > before}
-        self._claiming = {server: (at, jobs) for server, (at, jobs) in self._claiming.items() if at > before}
-
-    def _take_note(self, claimable: list[ClaimableJobs]) -> None:
-        now = time.monotonic()
-        self._seen = {job: self._seen.get(job, now) for row in claimable for job in row.jobs}
-        self._hinted = {job: hinted for job, hinted in self._hinted.items() if job in self._seen}
-        self._returned = {job: servers for job, servers in self._returned.items() if job in self._seen}
-        self._exchange_hints()
-
-    def _exchange_hints(self) -> None:
-        """Exchange hints between workers that got each other's jobs.
-
-        A claim takes the first jobs, even if another worker was woken for them. So worker A may have claimed the job of
-        worker B, and be back without its own job. If B has not claimed yet, A's job is then assigned to B.
-        """
-        waits_for = Counter(server for _, server in self._hinted.values())
-        others = [
-            (at, server) for server, (at, jobs) in self._claiming.items() for _ in range(jobs - waits_for[server])
-        ]
-        self._hinted.update(zip(self._returned.keys() - self._hinted.keys(), others, strict=False))
-
     def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
-        """Wake the least loaded workers for jobs without a woken worker.
-
-        Return True if a job is left to workers at another process for now.
-        """
-        now = time.monotonic()
-        choice = Choice(loads, self._waiting)
-        is_one_left, shares = False, Counter[str]()
-        for row in claimable:
-            jobs = [job for job in row.jobs if job not in self._hinted]
-            returned: Counter[str] = Counter()
-            for job in self._returned.keys() & set(jobs):
-                returned |= self._returned[job]
-            for job, server in choice.choose(row, jobs, lambda job: now - self._seen[job] < BETTER_FIRST, returned):
-                if server is None:
-                    is_one_left = True
-                    continue
-                self._hinted[job] = now, server
-                shares[server] += 1
+        """Wake workers for jobs. Return True if a job is left to workers at another process for now."""
+        shares, is_one_left = self._woken.choose(claimable, loads, self._waiting, BETTER_FIRST)
         for server, share in shares.items():
-            self._claiming[server] = now, share
             if (waiter := self._waiting.pop(server, None)) is not None and not waiter.woken.done():
                 waiter.woken.set_result(share)
         return is_one_left
