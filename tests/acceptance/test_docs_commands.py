@@ -55,6 +55,7 @@ NOT_RUN = {
     ("docs/how-to/change-what-waits.md", "controlplane change ID"): "test_changes.py changes jobs in these ways",
     ("docs/how-to/change-what-waits.md", "controlplane begin-batch"): "test_changes.py begins such a batch",
     ("docs/how-to/set-deadlines.md", "curl -s localhost"): "test_deadlines.py submits such jobs",
+    ("docs/how-to/runbook.md", "controlplane instance"): "reads only; test_client.py runs such commands",
     ("docs/how-to/hold-work.md", "controlplane hold"): "test_holds.py holds such work",
     ("docs/how-to/scale-workers-by-queue.md", "controlplane queues"): "test_queues.py lists queues",
     ("docs/how-to/scale-workers-by-queue.md", "controlplane servers"): "needs Kubernetes",
@@ -163,7 +164,7 @@ README = "".join(
         "kill $AGENT; wait $AGENT\n",
     ]
 )
-ALERTS = how_to("get-alerts", "manage.py alerts ")
+ALERTS = how_to("get-alerts", "controlplane alerts ")
 BACKUP = how_to("backup", "pg_dump") + "DATABASE_URL=$COPY\n" + how_to("backup", "pg_restore")
 PROBE = how_to("check-a-machine", "controlplane-agent").rstrip() + " --name probed &\nAGENT=$!\n"
 CHECKPOINT = how_to("keep-checkpoints", 'echo "0.4')
