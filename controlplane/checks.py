@@ -15,7 +15,10 @@ from controlplane.core import database_limits
 from controlplane.core.database import ALIAS, connection
 from controlplane.core.database.base import DatabaseWrapper
 from controlplane.core.program import program
+from controlplane.core.sql_book import BookError
+from jobs import sql as jobs_sql
 from jobs.models import WorkerJob
+from liveness import sql as liveness_sql
 from liveness.conf import conf
 from liveness.models import Server
 from liveness.selectors.metrics import default_partition_rows
@@ -114,6 +117,20 @@ def check_database(**options: object) -> list[CheckMessage]:
     messages = list(check_session(database_limits.REQUIRED, "controlplane.E010", Error))
     if isinstance(connections[ALIAS], DatabaseWrapper):
         messages += check_session(wanted_limits(), "controlplane.W002", Warning)
+    return messages
+
+
+@register(Tags.database)
+def check_books(**_: object) -> list[CheckMessage]:
+    """Check the books of SQL. `migrate` does this for all processes of an installation."""
+    messages: list[CheckMessage] = []
+    for statements in (liveness_sql.sql, jobs_sql.sql):
+        try:
+            statements.check()
+        except BookError as error:
+            messages.append(
+                Error(f"A book of SQL is invalid: {error}.", hint="Install the package again.", id="controlplane.E011")
+            )
     return messages
 
 

@@ -1,4 +1,5 @@
-"""Books of SQL: `APP/sql/*.sql`, one per service. They are read and checked when the control plane starts.
+"""Books of SQL: `APP/sql/*.sql`, one per service. A process reads them when it runs its first statement. `migrate`,
+`check --database` and the tests check them.
 
 A book consists of blocks. A block begins with a head, and ends where the next block begins::
 

@@ -215,16 +215,20 @@ class Statements:
     """Statements of one app as attributes. A subclass declares them with their row classes (sql_rows.py)."""
 
     def __init__(self, app: str) -> None:
-        check_books(app)
         self.app = app
-        declared = {name: get_args(hint)[0] for name, hint in get_type_hints(type(self)).items()}
-        heads = {block.name: tuple(block.returns) for block in load_blocks(app).values() if block.kind == "statement"}
-        if {name: row._fields for name, row in declared.items()} != heads:
-            raise BookError(
-                f"{app}/sql/statements.py does not match the heads. Run python -m controlplane.core.sql_rows"
-            )
-        for name, row in declared.items():
+        self.rows = {name: get_args(hint)[0] for name, hint in get_type_hints(type(self)).items()}
+        for name, row in self.rows.items():
             setattr(self, name, Statement(app, name, row))
+
+    def check(self) -> None:
+        """Check the books, and that the declared rows match the heads. Raise BookError."""
+        check_books(self.app)
+        blocks = load_blocks(self.app).values()
+        heads = {block.name: tuple(block.returns) for block in blocks if block.kind == "statement"}
+        if {name: row._fields for name, row in self.rows.items()} != heads:
+            raise BookError(
+                f"{self.app}/sql/statements.py does not match the heads. Run python -m controlplane.core.sql_rows"
+            )
 
     def build_expression(self, name: str, output_field: "Field[Any, Any]", **params: object) -> SqlExpression:
         """Return the rule `name` as an ORM expression."""

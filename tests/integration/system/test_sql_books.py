@@ -7,9 +7,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 import pytest
+from django.core.checks import Tags
+from django.core.checks.registry import registry
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from controlplane.checks import check_books
 from controlplane.core import sql_book, sql_rows
 from controlplane.core.statements import Statement, Statements, read_rows
 
@@ -90,7 +93,16 @@ def test_statements_that_are_not_as_the_heads_are_refused():
         claim_jobs: Statement[OldRow]
 
     with pytest.raises(sql_book.BookError, match="sql_rows"):
-        Outdated("jobs")
+        Outdated("jobs").check()
+
+
+def test_migrate_checks_the_books(monkeypatch):
+    assert check_books in registry.get_checks()
+    assert Tags.database in check_books.tags
+    assert check_books() == []
+    monkeypatch.delitem(sql_book.load_blocks("jobs"), "claim_jobs")
+    [error] = check_books()
+    assert error.id == "controlplane.E011"
 
 
 def test_no_block_is_there_for_nobody():
