@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from controlplane.client.__main__ import main as run_client
-from controlplane.client.parser import client_commands, is_client_command
 from controlplane.core.garbage_collection import collect_seldom
 
 NOT_INSTALLED = (
@@ -22,6 +20,10 @@ NOT_INSTALLED = (
 
 def main() -> None:
     """Run `controlplane COMMAND`. `controlplane manage COMMAND` always runs the control plane's own command."""
+    # Imported here, because manage.py does not need the client.
+    from controlplane.client.__main__ import main as run_client
+    from controlplane.client.parser import is_client_command
+
     words = sys.argv[1:]
     if not words or is_client_command(words[0]):
         sys.exit(run_client(words or ["--help"], prog="controlplane"))
@@ -72,6 +74,8 @@ def refuse_unknown(argv: Sequence[str]) -> None:
 
     django.setup()
     if word not in (known := get_commands()):
+        from controlplane.client.parser import client_commands
+
         similar = get_close_matches(word, {*known, *client_commands()}, n=1)
         perhaps = f" Did you mean `{similar[0]}`?" if similar else ""
         refuse(f"There is no command `{word}`.{perhaps} `controlplane --help` and `controlplane help` list all.")

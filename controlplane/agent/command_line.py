@@ -8,8 +8,9 @@ import os
 from controlplane.agent.durations import duration
 from controlplane.agent.fitness import runtimes
 from controlplane.agent.limits import AHEAD_LIMIT
-from controlplane.agent.options import MAX_TASKS_PER_CHILD, VERSION
+from controlplane.agent.options import MAX_TASKS_PER_CHILD
 from controlplane.agent.secrets.sources import PREFIX
+from controlplane.agent.version import VERSION
 from controlplane.agent.whole_numbers import integer
 
 EXIT_STATUSES = (

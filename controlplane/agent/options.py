@@ -24,10 +24,10 @@ from controlplane.agent.limits import AHEAD_LIMIT
 from controlplane.agent.processes import environment
 from controlplane.agent.runners.policy import ActionPolicy, queue_tag
 from controlplane.agent.secrets.sources import PREFIX, SecretSources
+from controlplane.agent.version import VERSION
 
 log = structlog.get_logger()
 
-VERSION = "0.1.0"
 MAX_TASKS_PER_CHILD = 1000
 AT_ONCE_LIMIT = 1000
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from controlplane.agent.api.client import API, ControlPlaneError, Refused
-from controlplane.agent.options import VERSION
+from controlplane.agent.version import VERSION
 from controlplane.client.asynchronous import Client
 from controlplane.client.failures import USAGE, complain, explain
 from controlplane.client.output import Output

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Collection
 
 from controlplane.agent.durations import duration
-from controlplane.agent.options import VERSION
+from controlplane.agent.version import VERSION
 from controlplane.agent.whole_numbers import whole
 from controlplane.client import commands, completion, mcp, top
 from controlplane.client.operator_options import add_batches, add_limits, add_operator_commands

@@ -20,7 +20,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from controlplane.agent.api.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
 from controlplane.agent.api.client import AgentClient, Refused, Unreachable
-from controlplane.agent.options import VERSION
+from controlplane.agent.version import VERSION
 from controlplane.core.database import ALIAS, connection, make_connection_outside_pool
 from controlplane.core.problems import Problem
 from controlplane.observability import alert_watch

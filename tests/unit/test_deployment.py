@@ -20,8 +20,8 @@ from granian.cli import cli as granian_command
 
 from controlplane.agent.command_line import build_parser
 from controlplane.agent.fitness.memory import parse_size
-from controlplane.agent.options import VERSION
 from controlplane.agent.runners.pods import PodRunner
+from controlplane.agent.version import VERSION
 from controlplane.standalone.parts import SERVING
 from jobs.states import JobState
 from liveness.conf import LivenessSettings

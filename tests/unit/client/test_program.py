@@ -8,7 +8,7 @@ import pytest
 
 from controlplane import __main__ as program
 from controlplane.agent.__main__ import main as start_agent
-from controlplane.agent.options import VERSION
+from controlplane.agent.version import VERSION
 from tests.support.processes import ROOT
 from tests.support.scripted import Say
 

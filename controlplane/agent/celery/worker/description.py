@@ -14,7 +14,7 @@ from controlplane.agent.celery.broker import keys, rabbitmq
 from controlplane.agent.celery.messages import Greeting
 from controlplane.agent.celery.worker.context import WorkerContext
 from controlplane.agent.celery.worker.proof_of_end import ProofOfEnd
-from controlplane.agent.options import VERSION
+from controlplane.agent.version import VERSION
 
 
 def exchanges_of(app: Any) -> dict[str, str]:

@@ -1,0 +1,3 @@
+"""Version of the program, in a module that imports nothing."""
+
+VERSION = "0.1.0"
