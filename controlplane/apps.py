@@ -1,5 +1,6 @@
 """Apps of the control plane: in its own site, and in any Django project that includes it."""
 
+import sys
 from typing import Any
 
 import structlog
@@ -27,13 +28,18 @@ class ControlPlaneConfig(AppConfig):
         super().__init__(*args)
 
     def ready(self) -> None:
-        # This imports no Celery application, because the process may have another one.
-        from controlplane import checks, openapi  # noqa: F401
+        from controlplane import checks  # noqa: F401
         from controlplane.observability.pool_executor import register_executor
-        from jobs import tasks
+        from jobs.hooks import checking
 
         bound_connecting()
-        tasks.checking.connect(register_executor, dispatch_uid="controlplane.executor")
+        checking.connect(register_executor, dispatch_uid="controlplane.executor")
+        if "celery" in sys.modules:
+            # A worker needs the tasks. It imports them here, before its pool forks. This imports no Celery application,
+            # because the process may have another one.
+            from controlplane.observability import presence  # noqa: F401
+            from jobs import tasks  # noqa: F401
+
         if not structlog.is_configured():
             structlog.configure(
                 processors=[

@@ -12,6 +12,7 @@ from drf_spectacular.settings import patched_settings
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.request import Request
 
+from controlplane import openapi  # noqa: F401 - registers its extensions
 from controlplane.core.calls import OwnSettings, extend_schema
 from controlplane.openapi_settings import DOCUMENT
 

@@ -41,7 +41,7 @@ INSTALLED_APPS = [
     "controlplane.console",
     "jobs",
     "liveness",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # site_urls.py imports the admins, so only web processes do
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",

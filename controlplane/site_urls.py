@@ -14,6 +14,7 @@ handler500 = "controlplane.core.problems.server_error"
 admin.site.site_header = admin.site.site_title = "Control plane"
 admin.site.index_title = "Administration"
 admin.site.site_url = None
+admin.autodiscover()
 register_people(admin.site)
 
 urlpatterns = [path("", include("controlplane.urls")), path("admin/", admin.site.urls)]

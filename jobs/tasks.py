@@ -8,9 +8,9 @@ runs, and only half of the ticks of two schedulers.
 from contextlib import ExitStack
 
 from celery import shared_task
-from django.dispatch import Signal
 
 from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, STORED_BYTES_INTERVAL, TRIGGERS_INTERVAL, conf
+from jobs.hooks import checking
 from jobs.services import (
     alerts,
     batches,
@@ -28,8 +28,6 @@ from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
 DAY = 86400
-checking = Signal()
-"""Signal before the liveness check: its process is an executor."""
 
 
 @shared_task(name="jobs.tasks.check_liveness", ignore_result=True)

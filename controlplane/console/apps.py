@@ -8,6 +8,6 @@ class ConsoleConfig(AppConfig):
 
     def ready(self) -> None:
         from controlplane.console.actions.log_entries import log_item
-        from jobs.services.batches import item_done
+        from jobs.hooks import item_done
 
         item_done.connect(log_item)

@@ -100,7 +100,7 @@ AS_THEY_ARE = {
     serializers.UUIDField.to_representation: models.UUIDField,
     TimeField.to_representation: models.DateTimeField,
 }
-"""DRF methods that need no call for these columns: json_bodies.JSONRenderer writes the same JSON without them."""
+"""DRF methods that need no call for these columns: media_types.JSONRenderer writes the same JSON without them."""
 
 
 def build_writer(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any] | None:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.core import database
-from controlplane.core.json_bodies import JSONParser, JSONRenderer
+from controlplane.core.media_types import JSONParser, JSONRenderer
 from controlplane.core.problems import UNCACHED, handle_exception
 
 F = TypeVar("F", bound=Callable[..., Any])

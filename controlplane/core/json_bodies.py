@@ -5,16 +5,14 @@ beyond 64 bits into floats, and refuse to write them. So use only the functions 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
-from typing import IO, Any
+from typing import Any
 
 import orjson
-from rest_framework.exceptions import APIException, ParseError
-from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer
+from rest_framework.exceptions import ParseError
 
-from controlplane.agent.limits import BODY_DEPTH_LIMIT, BODY_LIMIT
+from controlplane.agent.limits import BODY_DEPTH_LIMIT
 
 DIGITS = bytes.maketrans(b"123456789.", b"0" * 10)
 LONG_NUMBER = b"0" * 19
@@ -22,39 +20,6 @@ LONG_NUMBER = b"0" * 19
 significant digits."""
 FLOAT_DIGITS = 17
 """Number of significant digits with which every 64-bit float can be written and read again."""
-
-
-class TooLarge(APIException):
-    status_code = 413
-    default_detail = f"The body is larger than {BODY_LIMIT} bytes."
-    default_code = "too_large"
-
-
-class ResultParser(BaseParser):
-    """Parser for the calls of servers: UTF-8 JSON of at most 1 MiB, without NUL characters and lone surrogates.
-
-    PostgreSQL can store neither of these characters. A number with a fraction becomes a 64-bit float, however many
-    digits it has. Such a number is a measurement or a result that was a float before. It must not cause the refusal of
-    a heartbeat.
-    """
-
-    media_type = "application/json"
-    keeps_digits = False
-
-    def parse(self, stream: IO[bytes], media_type: str | None = None, context: Mapping[str, Any] | None = None) -> Any:
-        body = stream.read(BODY_LIMIT + 1)
-        if len(body) > BODY_LIMIT:
-            raise TooLarge
-        try:
-            return read_foreign_json(body, keeps_digits=self.keeps_digits)
-        except orjson.JSONDecodeError as error:
-            raise ParseError(f"The body is not JSON: {error}") from None
-
-
-class JSONParser(ResultParser):
-    """Parser for all other calls. Unlike `ResultParser`, it refuses a number with more digits than a float keeps."""
-
-    keeps_digits = True
 
 
 def read_foreign_json(text: bytes | str, *, keeps_digits: bool = True) -> Any:
@@ -103,6 +68,11 @@ def write_json(data: object, option: int = 0, default: Callable[[Any], Any] | No
         return orjson.dumps(with_large_numbers(data), default, option)
 
 
+def render_json(data: object) -> bytes:
+    """Return the JSON of a response body. Times are RFC 3339 in UTC."""
+    return b"" if data is None else write_json(data, orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, str)
+
+
 def stored_json(text: str | None) -> orjson.Fragment | None:
     """Return a part of a response from a JSON text of PostgreSQL. The text is sent as it is."""
     return None if text is None else orjson.Fragment(text)
@@ -141,28 +111,6 @@ def refuse_nul(data: object) -> None:
     if isinstance(data, dict | list):
         for item in [*data, *data.values()] if isinstance(data, dict) else data:
             refuse_nul(item)
-
-
-class JSONRenderer(BaseRenderer):
-    """Renderer of UTF-8 JSON. Times are RFC 3339 in UTC."""
-
-    media_type = "application/json"
-    format = "json"
-    charset = None
-
-    def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
-        return b"" if data is None else write_json(data, orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, str)
-
-
-class JSONLinesRenderer(JSONRenderer):
-    """Renderer of one item per line. The `Link` header points to the next page. A problem stays one document."""
-
-    media_type = "application/x-ndjson"
-    format = "ndjson"
-
-    def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
-        items = data["items"] if isinstance(data, Mapping) and "items" in data else [data]
-        return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
 
 
 def size_of(data: object) -> int:

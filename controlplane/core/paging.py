@@ -8,7 +8,7 @@ from django.db.models import F, Func, IntegerField, QuerySet
 from rest_framework import serializers
 
 from controlplane.core.answers import represent
-from controlplane.core.json_bodies import JSONRenderer
+from controlplane.core.json_bodies import render_json
 from controlplane.core.rest import (
     IdField,
     StrictSerializer,
@@ -33,7 +33,7 @@ def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     size = 0
     for item in items:
-        size += len(JSONRenderer().render(item))
+        size += len(render_json(item))
         if kept and size > ANSWER_LIMIT:
             break
         kept.append(item)

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.core import exceptions
@@ -14,13 +14,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadReque
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, MethodNotAllowed, UnsupportedMediaType, ValidationError
-from rest_framework.request import Request
 
 from controlplane.core import database
 from controlplane.core.database.errors import UNREACHABLE, classify
-from controlplane.core.json_bodies import JSONRenderer
+from controlplane.core.json_bodies import render_json
 from controlplane.core.unavailable_page import CONTENT_TYPE as CONTENT_TYPE_OF_PAGE
 from controlplane.core.unavailable_page import build_unavailable_page, wants_page
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
 
 log = structlog.get_logger()
 
@@ -98,7 +100,7 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse 
         case _:
             return None
     # An error is a problem document even if the view's responses have another format.
-    content = JSONRenderer().render(body)
+    content = render_json(body)
     return HttpResponse(content, status=body["status"], headers=headers, content_type=CONTENT_TYPE)
 
 
@@ -146,7 +148,7 @@ PAGE_OUTCOME_UNKNOWN = (
 )
 
 
-def may_have_changed(request: HttpRequest | Request) -> bool:
+def may_have_changed(request: "HttpRequest | Request") -> bool:
     """Return True if the request of this thread may have changed something before the database connection was lost."""
     return request.method not in SAFE_METHODS and database.may_have_changed()
 

@@ -13,8 +13,6 @@ from uuid import uuid4
 
 import structlog
 
-from controlplane.observability import presence
-from liveness.services.presence import end_process
 from liveness.states import ServerType
 
 log = structlog.get_logger()
@@ -25,6 +23,8 @@ _is_registered = mmap.mmap(-1, 1)  # shared with them, too
 def register_executor(**_: Any) -> None:
     """Register a process that runs the liveness check as an executor."""
     from billiard import current_process  # a part of Celery, which runs this code
+
+    from controlplane.observability import presence
 
     parent = getattr(current_process(), "_parent_pid", None)
     if parent:
@@ -42,6 +42,9 @@ def leave() -> None:
     """Report the end of the executor. Pool processes never call this, because billiard ends them with `os._exit`."""
     if not _is_registered[0]:
         return
+    from controlplane.observability import presence
+    from liveness.services.presence import end_process
+
     try:
         presence.use_connection_of_its_own()
         end_process(ServerType.EXECUTOR, name_of(os.getpid()), os.getpid())

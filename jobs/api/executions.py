@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
-from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
+from controlplane.core.media_types import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged
 from controlplane.core.rest import validate_body
 from jobs.api import examples

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.long_polls import WaitField, is_asked_again, mark_not_yet, not_yet
+from controlplane.core.media_types import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import (
     ChoiceField,

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.json_bodies import ResultParser
+from controlplane.core.media_types import ResultParser
 from controlplane.core.paging import paged
 from controlplane.core.rest import SecondsField, StrictSerializer, TextField, validate_body
 from jobs.api import examples

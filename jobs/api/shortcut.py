@@ -18,7 +18,7 @@ from rest_framework.exceptions import ParseError
 from controlplane.core import database
 from controlplane.core.database import connection
 from controlplane.core.database.errors import Temporary, classify
-from controlplane.core.json_bodies import JSONRenderer, read_foreign_json
+from controlplane.core.json_bodies import read_foreign_json, render_json
 from controlplane.core.lean_bodies import REFUSALS, reader_of
 from controlplane.core.problems import build_unavailable_response
 from jobs.api.serializers.workers import HeartbeatRequest, describe_heartbeat_answer
@@ -34,7 +34,6 @@ SMALL_BODY_BYTES = 8192
 PATIENCE = 2.0
 """Largest value of `patience()`, in seconds."""
 FIELDS = {"state", "metrics", "stopped"}
-render_json = JSONRenderer().render
 
 
 def patience() -> float:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError
-from django.dispatch import Signal
 
 from controlplane.core.database import transaction
 from controlplane.core.json_bodies import read_json, write_json
@@ -26,6 +25,7 @@ from controlplane.core.transactions import (
     retry_from_start,
 )
 from jobs.errors import BatchEnded, KeyTaken, TryAgain
+from jobs.hooks import item_done
 from jobs.models import Batch, BatchItem
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
 from jobs.sql import sql
@@ -43,9 +43,6 @@ LEASE = 60
 ITEMS_AT_ONCE = 20
 BUDGET = 1.5
 """Seconds after which a run takes no more items. The next tick takes the rest."""
-
-item_done = Signal()
-"""Sent with `item` and the `row` it acted on, in the transaction that records the result."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import OwnSettings
-from controlplane.core.json_bodies import ResultParser
+from controlplane.core.media_types import ResultParser
 from controlplane.core.problems import Problem
 from controlplane.core.rest import StrictSerializer, TextField, validate_body
 from liveness.api.authentication import Credential

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
-from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.long_polls import mark_not_yet
+from controlplane.core.media_types import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged, within_limit
 from controlplane.core.rest import (
     validate_body,

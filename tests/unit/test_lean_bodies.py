@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ParseError
 
 from controlplane.core import lean_bodies, rest
-from controlplane.core.json_bodies import JSONParser
+from controlplane.core.media_types import JSONParser
 from controlplane.core.rest import (
     StrictSerializer,
     TextField,

@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from controlplane.core.json_bodies import JSONRenderer
+from controlplane.core.json_bodies import render_json
 from liveness.api.serializers.events import NumberedEvent
 from liveness.selectors.events import complete_events
 
@@ -20,12 +20,12 @@ class Command(BaseCommand):
         parser.add_argument("--follow", action="store_true", help="continue with new events until interrupted")
 
     def handle(self, *, after: int, follow: bool, **options: Any) -> None:
-        item, renderer = NumberedEvent(), JSONRenderer()
+        item = NumberedEvent()
         try:
             while True:
                 while events := complete_events(after, PAGE):
                     for event in events:
-                        self.stdout.write(renderer.render(item.to_representation(event)).decode())
+                        self.stdout.write(render_json(item.to_representation(event)).decode())
                     after = events[-1].pk
                 self.stdout.flush()
                 if not follow:
