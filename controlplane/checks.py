@@ -15,20 +15,16 @@ from controlplane.core import database_limits
 from controlplane.core.database import ALIAS, connection
 from controlplane.core.database.base import DatabaseWrapper
 from controlplane.core.program import program
-from controlplane.core.sql_book import BookError
-from jobs import sql as jobs_sql
+from controlplane.core.settings_schema import CHECKS
 from jobs.models import WorkerJob
-from liveness import sql as liveness_sql
 from liveness.conf import conf
 from liveness.models import Server
-from liveness.selectors.metrics import default_partition_rows
-from liveness.services import partitions
 
 OLDEST = 150_000
 ROUTE = 'path("controlplane/", include("controlplane.urls"))'
 
 
-@register(Tags.compatibility)
+@register(Tags.compatibility, CHECKS)
 def check_project(**_: object) -> list[CheckMessage]:
     messages: list[CheckMessage] = []
     if ALIAS not in settings.DATABASES:
@@ -62,11 +58,8 @@ def check_project(**_: object) -> list[CheckMessage]:
                 id="controlplane.E003",
             )
         )
-    wanted = ("admin", "auth", "contenttypes", "messages", "sessions", "staticfiles")
-    if missing := [f"django.contrib.{name}" for name in wanted if not apps.is_installed(f"django.contrib.{name}")]:
+    if missing := lacking_apps():
         messages.append(Error(f"INSTALLED_APPS lacks {', '.join(missing)}.", id="controlplane.E004"))
-    else:
-        messages += check_pages()
     is_site = (
         settings.WSGI_APPLICATION == "controlplane.wsgi.application"
     )  # this also applies to settings that extend its own
@@ -81,14 +74,22 @@ def check_project(**_: object) -> list[CheckMessage]:
     return messages
 
 
+def lacking_apps() -> list[str]:
+    wanted = ("admin", "auth", "contenttypes", "messages", "sessions", "staticfiles")
+    return [f"django.contrib.{name}" for name in wanted if not apps.is_installed(f"django.contrib.{name}")]
+
+
 def is_psycopg3() -> bool:
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
     return is_psycopg3
 
 
-def check_pages() -> list[CheckMessage]:
+@register(Tags.urls)
+def check_pages(**_: object) -> list[CheckMessage]:
     messages: list[CheckMessage] = []
+    if lacking_apps():
+        return messages
     for name, route in (("admin:index", 'path("admin/", admin.site.urls)'), ("instance:overview", ROUTE)):
         try:
             reverse(name)
@@ -123,6 +124,10 @@ def check_database(**options: object) -> list[CheckMessage]:
 @register(Tags.database)
 def check_books(**_: object) -> list[CheckMessage]:
     """Check the books of SQL. `migrate` does this for all processes of an installation."""
+    from controlplane.core.sql_book import BookError
+    from jobs import sql as jobs_sql
+    from liveness import sql as liveness_sql
+
     messages: list[CheckMessage] = []
     for statements in (liveness_sql.sql, jobs_sql.sql):
         try:
@@ -137,6 +142,9 @@ def check_books(**_: object) -> list[CheckMessage]:
 @register(Tags.database)
 def check_default_partitions(**options: Any) -> list[CheckMessage]:
     """Check that the default partitions are empty. Without our tables there is nothing to check."""
+    from liveness.selectors.metrics import default_partition_rows
+    from liveness.services import partitions
+
     if not includes_ours(options) or not partitions.has_table(f"{partitions.TABLES[0]}_default"):
         return []
     return [

@@ -3,6 +3,7 @@
 import os
 
 import django
+from django.urls import get_resolver
 
 from controlplane.core import database_limits
 from controlplane.core.garbage_collection import collect_seldom
@@ -16,3 +17,4 @@ collect_seldom()
 django.setup(set_prefix=False)
 application = LeanHandler()
 refuse_wrong_settings()
+_ = get_resolver().url_patterns  # imports all views, so that the first request need not wait for them

@@ -8,12 +8,12 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from controlplane.core.settings_schema import CHECKS
 from jobs.conf import alerts_conf, conf, console_url
-from jobs.services.alert_channels import read_mail_server
 from liveness.conf import conf as liveness_conf
 
 
-@register()
+@register(CHECKS)
 def check_settings(**_: Any) -> list[CheckMessage]:
     chosen, unreadable = conf.read_settings()
     messages: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in unreadable]
@@ -53,7 +53,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     return messages
 
 
-@register()
+@register(CHECKS)
 def check_alerts(**_: Any) -> list[CheckMessage]:
     chosen, unreadable = alerts_conf.read_settings()
     messages: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in unreadable]
@@ -69,6 +69,8 @@ def check_alerts(**_: Any) -> list[CheckMessage]:
             Error(f"CONSOLE_URL is {address!r}; use the public address, like https://example.org.", id="jobs.E010")
         )
     if chosen.email_url:
+        from jobs.services.alert_channels import read_mail_server
+
         try:
             read_mail_server(chosen.email_url)
         except ValueError as error:
@@ -87,7 +89,7 @@ def check_alerts(**_: Any) -> list[CheckMessage]:
     return messages
 
 
-@register()
+@register(CHECKS)
 def check_overridden_settings(**_: Any) -> list[CheckMessage]:
     """Warn of settings that the environment overrides with another value."""
     overridden = [sentence for one in (liveness_conf, conf, alerts_conf) for sentence in one.list_overridden()]

@@ -6,12 +6,13 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
+from controlplane.core.settings_schema import CHECKS
 from controlplane.core.signing_keys import explain_weak_key
 from liveness.conf import conf, timeout_problems
 from liveness.services.tokens import list_signing_keys
 
 
-@register()
+@register(CHECKS)
 def check_settings(**_: Any) -> list[CheckMessage]:
     settings, unreadable = conf.read_settings()
     messages: list[CheckMessage] = [Error(problem, id="liveness.E001") for problem in unreadable]

@@ -22,6 +22,8 @@ Bytes = Annotated[int, "bytes"]
 
 T = TypeVar("T")
 
+CHECKS = "controlplane"
+"""Tag of the system checks of our settings. Other checks import all views."""
 OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 """Environment variables that Kubernetes sets in every pod for its services. Their names may look like our settings."""
 

@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from controlplane.agent.clean_text import NOT_CLEAN, is_clean
 from controlplane.core.bounds import NOTE_LENGTH
 from controlplane.core.durations import parse_duration
+from controlplane.core.own_command import OwnCommand
 from controlplane.core.problems import Problem
 from liveness.models import Server
 from liveness.services.action_events import format_actor
 
 
-class OperatorCommand(BaseCommand):
+class OperatorCommand(OwnCommand):
     """Command with a note. It acts as `operator:NAME`, with the name of the user of the operating system."""
 
     note_options = ["--note"]

@@ -1,16 +1,17 @@
 from typing import IO, Any, cast
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 
 from controlplane.core import sql_book
 from controlplane.core.database import connection
+from controlplane.core.own_command import OwnCommand
 
 APPS = ("liveness", "jobs")
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = "List the SQL statements of the control plane, or print one in full."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,11 +1,12 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from controlplane.core.own_command import OwnCommand
 from jobs.services import liveness_check
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = "Run one liveness check now: disconnect silent servers, recover the jobs of lost ones, retire ended ones."
 
     def handle(self, **options: Any) -> None:

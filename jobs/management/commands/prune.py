@@ -1,12 +1,13 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from controlplane.core.own_command import OwnCommand
 from jobs.services import retention
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = (
         "Delete rows that are past their retention: ended executions and jobs, INACTIVE servers, events, heartbeats. "
     )

@@ -1,13 +1,14 @@
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from controlplane.core.own_command import OwnCommand
 from jobs.services import seeding
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = (
         "Create fake servers and jobs with a history, for trials and measurements. Never use it beside real ones. The "
         "fake servers send no heartbeats and their jobs do not run. They are stale after 15 minutes, and a running "

@@ -1,12 +1,13 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from controlplane.core.own_command import OwnCommand
 from jobs.management.commands.check_liveness import format_count
 from jobs.services import sweep
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = "Run one recovery sweep now: attempts of lost servers, stale attempts, timeouts and unmatched jobs."
 
     def handle(self, **options: Any) -> None:

@@ -1,9 +1,10 @@
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from controlplane.core.json_bodies import render_json
+from controlplane.core.own_command import OwnCommand
 from liveness.api.serializers.events import NumberedEvent
 from liveness.selectors.events import complete_events
 
@@ -12,7 +13,7 @@ PAUSE = 2.0
 """Seconds between two queries for new events."""
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = "Print events as lines of JSON, oldest first: transitions of servers, and actions on all subjects."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,11 +1,10 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from controlplane.core.own_command import OwnCommand
 from liveness.services import signing_key
 
 
-class Command(BaseCommand):
+class Command(OwnCommand):
     help = (
         "Allow the present signing key to use this database, after the former key was lost. "
         "Stop all processes with the former key first. Workers register again and continue."
