@@ -14,7 +14,7 @@ from django.urls import NoReverseMatch, reverse
 from controlplane.core import database_limits
 from controlplane.core.database import ALIAS, connection
 from controlplane.core.database.base import DatabaseWrapper
-from controlplane.core.program import program
+from controlplane.core.program import is_own_site, program
 from controlplane.core.settings_schema import CHECKS
 from jobs.models import WorkerJob
 from liveness.conf import conf
@@ -60,10 +60,7 @@ def check_project(**_: object) -> list[CheckMessage]:
         )
     if missing := lacking_apps():
         messages.append(Error(f"INSTALLED_APPS lacks {', '.join(missing)}.", id="controlplane.E004"))
-    is_site = (
-        settings.WSGI_APPLICATION == "controlplane.wsgi.application"
-    )  # this also applies to settings that extend its own
-    if not is_site and conf.read_settings()[0].witness_url is None:
+    if not is_own_site() and conf.read_settings()[0].witness_url is None:
         messages.append(
             Warning(
                 'LIVENESS["WITNESS_URL"] is not set. Nothing proves that heartbeats arrive, so no server is lost.',

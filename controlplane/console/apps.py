@@ -1,4 +1,7 @@
 from django.apps import AppConfig
+from django.conf import settings
+
+SIMPLE_ADMIN = "django.contrib.admin.apps.SimpleAdminConfig"
 
 
 class ConsoleConfig(AppConfig):
@@ -11,3 +14,8 @@ class ConsoleConfig(AppConfig):
         from jobs.hooks import item_done
 
         item_done.connect(log_item)
+        if settings.ROOT_URLCONF != "controlplane.site_urls" and SIMPLE_ADMIN in settings.INSTALLED_APPS:
+            # These settings extend ours and have URLs of their own, so site_urls.py does not load the admins.
+            from django.contrib import admin
+
+            admin.autodiscover()

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from django.db import DatabaseError, OperationalError
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
+from psycopg.pq import TransactionStatus
 
 from controlplane.core.database import connection
 from controlplane.core.sql_book import load_blocks, number_parameters
@@ -54,7 +55,8 @@ def list_commands(keys: Sequence[tuple[str, str]]) -> list[str]:
     """
     names = PREPARED.setdefault(connection.connection, {})
     commands = [execute(key, names) for key in keys]
-    return [BEGIN, *commands] if connection.get_autocommit() else [SAVE_AND_BEGIN, *commands, END]
+    is_alone = connection.get_autocommit() and connection.connection.info.transaction_status == TransactionStatus.IDLE
+    return [BEGIN, *commands] if is_alone else [SAVE_AND_BEGIN, *commands, END]
 
 
 def execute(key: tuple[str, str], names: dict[tuple[str, str], str]) -> str:

@@ -15,7 +15,6 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 import structlog
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
 
 from controlplane.agent.api.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
@@ -23,6 +22,7 @@ from controlplane.agent.api.client import AgentClient, Refused, Unreachable
 from controlplane.agent.version import VERSION
 from controlplane.core.database import ALIAS, connection, make_connection_outside_pool
 from controlplane.core.problems import Problem
+from controlplane.core.program import is_own_site
 from controlplane.observability import alert_watch
 from liveness.conf import conf
 from liveness.services import failover
@@ -127,7 +127,7 @@ def use_connection_of_its_own() -> None:
 def end_process(error: AnotherKey) -> None:
     """End a process whose key differs from its database's. A host project's process continues."""
     log.critical("This process is not part of the control plane of its database", error=str(error))
-    if settings.WSGI_APPLICATION == "controlplane.wsgi.application":
+    if is_own_site():
         os.kill(os.getpid(), signal.SIGTERM)
 
 

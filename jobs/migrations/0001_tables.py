@@ -694,6 +694,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workerjob',
+            index=models.Index(condition=models.Q(controlplane.core.model_fields.IsTrue(models.Q(('state', jobs.states.JobState['PENDING'])))), fields=['available_at'], name='job_waiting'),
+        ),
+        migrations.AddIndex(
+            model_name='workerjob',
             index=models.Index(condition=models.Q(('kind', jobs.states.JobKind['TRIGGER'])), fields=['id'], name='job_of_trigger'),
         ),
         migrations.AddIndex(

@@ -29,6 +29,8 @@ OPEN = sorted(states.OPEN)
 LIVE = sorted(states.LIVE)
 WAIT_FIELDS = ("what", "until", "signal", "message", "choices", "fields", "group")
 """Fields of a wait that responses show."""
+PENDING = Q(IsTrue(Q(state=JobState.PENDING)))
+"""Condition of the index for the rule `is_pending`."""
 CLAIMABLE = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True)))
 """Condition of the index for the rule `is_claimable`."""
 WITH_LIMITS = Q(IsTrue(Q(state=JobState.PENDING, parked_by__isnull=True, limits__isnull=False)))
@@ -273,6 +275,7 @@ class WorkerJob(models.Model):
                 condition=Q(unique_key__isnull=False),
             ),
             models.Index(fields=["state", "id"], name="job_by_state"),
+            models.Index(fields=["available_at"], name="job_waiting", condition=PENDING),
             models.Index(fields=["id"], name="job_of_trigger", condition=Q(kind=JobKind.TRIGGER)),
             models.Index(
                 fields=["good_until"],

@@ -106,6 +106,10 @@ a.finished_at is null
 -- true if job j needs several slots of a worker and waits for a claim. As a whole, like is_claimable
 ((j.parked_by is null and j.state = 'PENDING' and j.worker_slots > 1) is true)
 
+-- rule: is_pending(j)
+-- true if job j waits, parked or not. As a whole, like is_claimable
+((j.state = 'PENDING') is true)
+
 -- rule: is_parked(j)
 -- true if job j is parked. As a whole, like is_claimable
 ((j.parked_by is not null and j.state = 'PENDING') is true)

@@ -61,7 +61,7 @@ with recursive {{pending_tag_sets}},
 {{jobs_by_state}},
 waiting_jobs as not materialized (
     select j.id, j.available_at, j.attempt_count
-      from jobs_workerjob j where %(cluster)s::text = '' and j.state = 'PENDING'
+      from jobs_workerjob j where %(cluster)s::text = '' and {{is_pending(j)}}
 ),
 {{longest_wait}},
 {{open_holds}}

@@ -10,8 +10,8 @@ EMPTY_PAGE = "{% include 'admin/instance/_no_server.html' %}{% include 'admin/in
 
 
 def test_a_site_of_its_own_has_another_program_than_a_django_project():
-    for module, name in (("controlplane.settings", "controlplane"), ("mysite.settings", "python manage.py")):
-        with override_settings(SETTINGS_MODULE=module):
+    for site, name in (("controlplane", "controlplane"), ("mysite", "python manage.py")):
+        with override_settings(WSGI_APPLICATION=f"{site}.wsgi.application"):
             assert program() == name
             assert f"`{name} replace_signing_key`" in str(AnotherKey("a", "b"))
             page = Template(EMPTY_PAGE).render(Context({"url": "http://x"}))

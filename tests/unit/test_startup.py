@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from django.apps import apps
+from django.contrib import admin
 from django.contrib.admin.checks import check_admin_app
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import get_resolver
@@ -39,3 +41,12 @@ def test_a_process_names_all_wrong_settings(settings):
 def test_the_urls_register_admins_that_pass_the_checks_of_django():
     assert get_resolver().url_patterns
     assert check_admin_app(app_configs=None) == []
+
+
+@pytest.mark.parametrize(("urls", "loads"), [("controlplane.site_urls", []), ("mysite.urls", ["admins"])])
+def test_settings_that_extend_ours_with_their_own_urls_load_the_admins(urls, loads, settings, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(admin, "autodiscover", lambda: loaded.append("admins"))
+    settings.ROOT_URLCONF = urls
+    apps.get_app_config("console").ready()
+    assert loaded == loads

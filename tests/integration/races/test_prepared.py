@@ -3,6 +3,7 @@
 import pytest
 from django.db import connection
 
+from controlplane.core import prepared
 from jobs.models import BatchItem, WorkerJob
 from jobs.services import batches, evaluations
 from jobs.services.liveness_check import check_liveness
@@ -71,6 +72,12 @@ def test_the_settings_of_a_call_outside_a_transaction_end_with_it(committed):
     one.complete(one.hold())
     assert run(settings) == before
     assert plans("updated_jobs")[1] == 0
+
+
+def test_the_settings_are_restored_in_a_transaction_that_django_does_not_know(committed):
+    assert prepared.list_commands([]) == [prepared.BEGIN]
+    with connection.connection.transaction():
+        assert prepared.list_commands([]) == [prepared.SAVE_AND_BEGIN, prepared.END]
 
 
 NOTED_SETTING = """
