@@ -90,8 +90,8 @@ holders as materialized (
 select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
        beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
        beat.drain_deadline, {{liveness.is_in_maintenance(beat)}} as maintenance,
-       array(select live_attempts.id from live_attempts join jobs_workerjob j on j.id = live_attempts.job_id
-              where j.cancel_requested_at is not null) as cancel,
+       array(select live_attempts.id from live_attempts
+              where (select j.cancel_requested_at from jobs_workerjob j where j.id = live_attempts.job_id) is not null) as cancel,
        array(select listed_attempts.id from listed_attempts where listed_attempts.id not in (select id from live_attempts)
               union
              select taken_attempts.id from taken_attempts where not taken_attempts.is_confirmed) as lost,
@@ -108,7 +108,8 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
 -- prepared statement: record_plain_heartbeats
 -- Record heartbeats without news of many servers in one commit. A server gets no row if it is locked, reports a new
 -- state, has attempts that were taken from it, or may not send heartbeats. The caller then uses
--- `record_worker_heartbeat` for that server.
+-- `record_worker_heartbeat` for that server. `offset 0` makes PostgreSQL look up each job by its key, also with poor
+-- statistics.
 -- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
 -- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text|null,
 --   fence_after float8|null, drain_deadline timestamptz|null, maintenance bool, cancel uuid[], tags text[],
@@ -132,7 +133,8 @@ select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.co
  cross join lateral (
        select coalesce(array_agg(a.id) filter (where j.cancel_requested_at is not null), '{}') as cancel,
               coalesce(array_agg(a.id) filter (where a.dump_requested_at is not null), '{}') as dump
-         from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
+         from jobs_attempt a
+        cross join lateral (select w.cancel_requested_at from jobs_workerjob w where w.id = a.job_id offset 0) j
         where a.server_id = beat.id and {{is_live(a)}}) held
 
 -- statement: lock_roots_of_held_steps

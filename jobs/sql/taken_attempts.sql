@@ -45,7 +45,9 @@ kept_slots as (
                select e.id, e.parent_step_id from jobs_execution e where e.id = j.execution_id
                 union all
                select e.id, e.parent_step_id
-                 from above join jobs_workerjob p on p.id = above.parent_step_id join jobs_execution e on e.id = p.execution_id)
+                 from (select parent_step_id from above limit 1) above
+                cross join lateral (select w.execution_id from jobs_workerjob w where w.id = above.parent_step_id offset 0) p
+                cross join lateral (select * from jobs_execution x where x.id = p.execution_id offset 0) e)
            select id from above) of_execution
       join jobs_limitslot slot on slot.execution_id = of_execution.id
      where released.disobeys and released.had_begun

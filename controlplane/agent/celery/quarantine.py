@@ -21,8 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("broker", help="the address of Redis, as the application has it")
     parser.add_argument("--send", nargs="+", default=[], metavar="ID", help="send these tasks back to their queues")
     arguments = parser.parse_args(argv)
-    broker, shown = Connection(arguments.broker), mask_addresses(arguments.broker)
-    if not is_redis(broker):
+    broker, shown = connect_to_redis(arguments.broker), mask_addresses(arguments.broker)
+    if broker is None:
         parser.error(f"{shown} is not the address of a Redis. The page Quarantine sends tasks of RabbitMQ again")
     try:
         return list_or_send(UnackedMessages(broker), arguments.send)
@@ -31,11 +31,13 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def is_redis(broker: Connection) -> bool:
+def connect_to_redis(address: str) -> Connection | None:
+    """Return a lazy connection, or None if this is not the address of a Redis."""
     try:
-        return bool(broker.transport.driver_type == "redis")
+        broker = Connection(address)
+        return broker if broker.transport.driver_type == "redis" else None
     except (KeyError, ImportError):
-        return False
+        return None
 
 
 def list_or_send(unacked: UnackedMessages, tasks: list[str]) -> int:

@@ -57,7 +57,7 @@ def text(answer):
 
 def test_an_empty_overview_explains_how_to_start(reader):
     assert "create_token --role worker" in text(reader.get("/admin/instance/"))
-    assert "python -m controlplane.agent --url http://testserver" in text(reader.get("/admin/instance/"))
+    assert "controlplane-agent --url http://testserver" in text(reader.get("/admin/instance/"))
     assert "curl http://testserver/api/v1/jobs" in text(reader.get("/admin/instance/jobs/"))
 
 

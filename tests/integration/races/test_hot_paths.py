@@ -192,7 +192,7 @@ def test_claims_of_one_server_at_once_never_exceed_its_capacity_and_the_same_is_
     submit_many(100)
     token = tokens.read_server_token(committed(max_concurrent=7).token)
     futures = [threads(claiming.claim_jobs, token, 5, request_id) for _ in range(8)]
-    claims = [future.result(30).attempts for future in futures]
+    claims = [future.result(30)[0] for future in futures]
     assert len({attempt.id for claim in claims for attempt in claim}) == Attempt.objects.count() == given
     assert request_id is None or {len(claim) for claim in claims} == {5}
 
