@@ -207,7 +207,8 @@ def test_answers_that_nobody_reads_take_no_memory_for_long(web):
         for _ in range(30):
             held.enter_context(one := web.connect(receive_buffer=4096))
             one.sendall(request.encode() + b"\r\n\r\n")
-        assert web.call("GET", "/api/v1/jobs", web.tokens["viewer"])[0] == 200, "others are answered"
+        # On a busy machine, others may get a 503 while the responses are made.
+        eventually(lambda: web.call("GET", "/api/v1/jobs", web.tokens["viewer"])[0] == 200, why="others are answered")
         eventually(lambda: read_memory(web) - before < 60, within=90, why="slow readers are cut off")
     eventually(lambda: web.call("GET", "/api/v1/jobs?limit=1", web.tokens["client"])[0] == 200)
 
