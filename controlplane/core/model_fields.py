@@ -42,10 +42,10 @@ class ClockTimestamp(VolatileFunc):
 
 
 class IsTrue(Func):
-    """Condition that PostgreSQL takes as a whole.
+    """Condition that PostgreSQL does not take apart.
 
-    An index with such a condition serves only queries with exactly the same one, and they use no other index that
-    serves a part of it. So their plans stay good when statistics are poor, as after a night without waiting jobs.
+    Only a query with exactly the same condition can use an index with it. Nor can such a query use an index for a part
+    of the condition. So PostgreSQL cannot choose a wrong index when its statistics know no waiting jobs.
     """
 
     template = "(%(expressions)s) IS TRUE"
@@ -69,7 +69,7 @@ def build_transition_guards(
     The trigger for transitions is UPDATE OF state with a WHEN clause, so heartbeats do not run it. It is an AFTER
     trigger, because a BEFORE trigger would lock each row once more even if its WHEN clause is false.
 
-    PostgreSQL reads the stored WHEN clause again in each statement. An array is a small part of a list of comparisons.
+    PostgreSQL reads the stored WHEN clause again in each statement. An array is shorter than a list of comparisons.
     """
     legal = ",".join(f"{from_} {to}" for from_, to in pairs)
     first = ",".join(sorted(initial))

@@ -94,36 +94,36 @@ a.finished_at is null
 (select coalesce(sum(a.worker_slots), 0) from jobs_attempt a where a.server_id = s.id and {{is_live(a)}})
 
 -- rule: is_claimable(j)
--- true if job j waits for a claim. With `is true` PostgreSQL takes it as a whole, so no other index than those with this
--- condition fits (see IsTrue). Otherwise poor statistics could make it read all pending jobs
+-- true if job j waits for a claim. `is true` keeps PostgreSQL from taking the condition apart, so it can use only indexes
+-- with the same condition (see IsTrue). Otherwise it could read all pending jobs when its statistics are poor
 ((j.parked_by is null and j.state = 'PENDING') is true)
 
 -- rule: is_claimable_with_limits(j)
--- true if job j has limits and waits for a claim. As a whole, like is_claimable
+-- true if job j has limits and waits for a claim. Not taken apart, like is_claimable
 ((j.limits is not null and j.parked_by is null and j.state = 'PENDING') is true)
 
 -- rule: is_claimable_with_slots(j)
--- true if job j needs several slots of a worker and waits for a claim. As a whole, like is_claimable
+-- true if job j needs several slots of a worker and waits for a claim. Not taken apart, like is_claimable
 ((j.parked_by is null and j.state = 'PENDING' and j.worker_slots > 1) is true)
 
 -- rule: is_pending(j)
--- true if job j waits, parked or not. As a whole, like is_claimable
+-- true if job j waits, parked or not. Not taken apart, like is_claimable
 ((j.state = 'PENDING') is true)
 
 -- rule: is_parked(j)
--- true if job j is parked. As a whole, like is_claimable
+-- true if job j is parked. Not taken apart, like is_claimable
 ((j.parked_by is not null and j.state = 'PENDING') is true)
 
 -- rule: is_parked_by_limit(j)
--- true if job j is parked by a limit. As a whole, like is_claimable
+-- true if job j is parked by a limit. Not taken apart, like is_claimable
 ((j.parked_by ? 'limit' and j.state = 'PENDING') is true)
 
 -- rule: is_parked_by_hold(j)
--- true if job j is parked by a hold. As a whole, like is_claimable
+-- true if job j is parked by a hold. Not taken apart, like is_claimable
 ((j.parked_by ? 'hold' and j.state = 'PENDING') is true)
 
 -- rule: execution_is_parked(e)
--- true if execution e waits for its slots. As a whole, like is_claimable
+-- true if execution e waits for its slots. Not taken apart, like is_claimable
 ((e.parked_by is not null and e.state = 'RUNNING') is true)
 
 -- rule: is_parked_by_loop(j)

@@ -21,7 +21,7 @@ def plane(tmp_path_factory):
             folder,
             DATABASE_URL=pooler.url,
             DATABASE_DIRECT_URL=database.url,
-            # Each call connects anew. So on a busy machine calls must have more time than in other tests.
+            # Each call opens a new connection. That takes more time on a busy machine.
             LIVENESS_HEARTBEAT_INTERVAL="3",
             LIVENESS_TIMEOUT="12",
         ) as running,
