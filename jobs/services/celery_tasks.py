@@ -30,7 +30,7 @@ NAMES_LIMIT = 500
 
 ALWAYS = ("lock_reported_tasks", "set_ended_tasks_aside", "add_tasks")
 GOING_ON = ("move_redelivered_tasks", "begin_tasks", "start_tasks", "keep_tasks_alive")
-ENDING = ("begin_tasks", "start_tasks", "end_tasks")
+ENDING = ("move_redelivered_tasks", "begin_tasks", "start_tasks", "end_tasks")
 STATEMENTS: dict[TaskState, tuple[str, ...]] = {
     TaskState.HELD: GOING_ON,
     TaskState.RUNNING: GOING_ON,

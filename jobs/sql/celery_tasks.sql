@@ -30,6 +30,11 @@ reported_tasks as materialized (
 -- true if t reports a message that its worker holds, and the worker is alive
 (t.may_hold and t.state in ('HELD', 'RUNNING'))
 
+-- rule: has_ended_as_newer(t, j, a)
+-- true if t reports the end of a delivery that began after attempt a of job j. So a is over, although nobody reported it
+(t.state in ('COMPLETED', 'FAILED', 'RETRIED', 'QUARANTINED') and t.retries >= (j.action ->> 'retries')::int
+ and clock_timestamp() - make_interval(secs => t.held_seconds) > a.claimed_at)
+
 -- rule: was_revoked(j)
 -- true if job j was cancelled so recently that Celery itself still remembers the revocation. Then the task must not run
 (j.state = 'CANCELLED' and j.finished_at > clock_timestamp() - interval '3 hours')
@@ -92,7 +97,8 @@ returning id
 
 -- statement: move_redelivered_tasks
 -- End the earlier attempt of a task that the broker delivered again: as RETRIED if this is the next try of the task,
--- otherwise as lost. Called under `lock_reported_tasks`.
+-- otherwise as lost. A short task may have ended before its worker reports it, and before the loss is reported. Called
+-- under `lock_reported_tasks`.
 -- takes: tasks jsonb, server uuid, version int, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text, is_limited bool
@@ -104,14 +110,14 @@ held as materialized (
            j.available_at
       from reported_tasks t
       join jobs_workerjob j on {{is_job_of(t, j)}}
-     cross join lateral (select a.id, a.server_id from jobs_attempt a where a.id = j.attempt_id offset 0) a
+     cross join lateral (select a.id, a.server_id, a.claimed_at from jobs_attempt a where a.id = j.attempt_id offset 0) a
      cross join lateral (
            select 'RETRIED' as event, 'RETRIED' as code, 'retried' as message
             where t.retries > (j.action ->> 'retries')::int
             union all
            select 'LOST', 'WORKER_CRASHED', format('the broker gave it to %%s', t.server_name)
             limit 1) moved
-     where {{is_taken(t)}} and {{is_new_delivery(t)}}
+     where ({{is_taken(t)}} or {{has_ended_as_newer(t, j, a)}}) and {{is_new_delivery(t)}}
 ),
 {{end_attempts}}
 {{list_ended_attempts}}

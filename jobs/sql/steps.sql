@@ -84,6 +84,9 @@ updated_jobs as (
                + case when v.loss and v.attempt_state = 'RESUBMITTED' then 1 else 0 end,
            retries = j.retries + case when v.retried and v.job_state = 'PENDING' then 1 else 0 end,
            pending_observed = (select observed_now()),
+           -- No worker claims a Celery task. If its message is never received again, only this time ends it.
+           good_until = case when v.kind = 'CELERY' and v.job_state = 'PENDING' then v.at + interval '1 day'
+                             else j.good_until end,
            available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay) else j.available_at end,
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end

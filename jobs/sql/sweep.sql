@@ -86,7 +86,11 @@ with jobs_to_expire as (
 expired_jobs as (
     update jobs_workerjob j
        set state = 'EXPIRED', finished_at = clock_timestamp(),
-           error = jsonb_build_object('code', 'EXPIRED', 'message', format('it was good until %%s', j.good_until))
+           error = jsonb_build_object('code', 'EXPIRED', 'message', format(
+               case j.kind when 'CELERY' then
+                   'No worker received its message until %%s. Look for its result in the result backend of Celery. '
+                   'If it has none, send the task again.'
+               else 'it was good until %%s' end, j.good_until))
       from jobs_to_expire
      where j.id = any(array[jobs_to_expire.id])
  returning j.id as job_id, j.state, j.execution_id, j.kind

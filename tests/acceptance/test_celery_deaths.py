@@ -178,6 +178,29 @@ def test_a_heart_that_dies_is_replaced_while_its_worker_continues(fleet, plane):
     assert len(plane.servers) == 1 and fleet.count("start") == {"running": 1}
 
 
+@pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
+def test_the_next_heart_reports_ends_that_a_killed_heart_did_not_report(fleet, plane):
+    """One task completes. The other kills its process, and is quarantined. Then the heart is killed."""
+    fleet.env["CONTROLPLANE_CELERY_MAX_RESUBMISSIONS"] = "0"
+    fleet.worker("one", concurrency=2)
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", UNTIL_RELEASED, id="running")
+    eventually(lambda: "RUNNING" in plane.states_of("running"), why="it is recorded")
+    plane.down = True
+    fleet.release("running")
+    poison = fleet.send("poison", False, id="poison")
+    ended(fleet, "running")
+    eventually(lambda: poison.state == "FAILURE" and fleet.unacked() == 0, why="both have ended")
+    os.kill(fleet.heart_of("one"), signal.SIGKILL)
+    eventually(lambda: "starting another" in fleet.log("one"), why="another heart")
+    plane.down = False
+    eventually(lambda: "COMPLETED" in plane.states_of("running"), why="the next heart reports it")
+    eventually(lambda: "QUARANTINED" in plane.states_of("poison"), why="the next heart reports it, too")
+    assert len({record["attempt"] for record in plane.tasks["running"]}) == 1
+    assert any("running_seconds" in record for record in plane.tasks["poison"]), "it names the attempt that ran"
+
+
 def test_a_process_that_a_task_started_ends_with_its_worker(fleet, plane):
     fleet.worker("victim")
     fleet.ready("victim")

@@ -30,6 +30,8 @@ class TaskHeld(NamedTuple):
     attempt: str = ""
     is_known: bool = False  # it was delivered or tried before, so the control plane may know it already
     args: str | None = None
+    acks_late: bool = True  # False: the broker forgets the message when the task begins
+    held_for: float = 0.0  # seconds; above 0, an earlier heart may have reported this delivery
 
 
 class TaskRunning(NamedTuple):
@@ -47,13 +49,11 @@ class TaskEnded(NamedTuple):
     seconds: float = 0.0
     text: str | None = None
     traceback: str | None = None
+    is_kept: bool = False  # the worker keeps this end until the order ForgetEnds
 
 
 class MessagesDropped(NamedTuple):
-    """Messages from the worker to its heart process were lost because their pipe was full.
-
-    So the heart process does not know all tasks of the worker.
-    """
+    """Messages from the worker to its heart were lost, because the heart did not read. All tasks follow again."""
 
 
 class LoopProgress(NamedTuple):
@@ -158,6 +158,12 @@ class ForgetJob(NamedTuple):
     attempt: str
 
 
+class ForgetEnds(NamedTuple):
+    """Order to forget the ends of these deliveries, because the control plane knows them or need not."""
+
+    tags: Sequence[str]
+
+
 class StoreFailure(NamedTuple):
     """Order to store FAILURE for a quarantined message, in the form that kombu keeps in Redis."""
 
@@ -182,7 +188,7 @@ FromWorker = (
     | WorkerEnding
     | FailureStored
 )
-Order = Consume | HoldQueues | ShutDown | Revoke | SendJob | BeginJob | ForgetJob | StoreFailure
+Order = Consume | HoldQueues | ShutDown | Revoke | SendJob | BeginJob | ForgetJob | ForgetEnds | StoreFailure
 TYPES: dict[str, Any] = {kind.__name__: kind for kind in (*FromWorker.__args__, *Order.__args__)}
 
 

@@ -140,6 +140,25 @@ def test_the_next_try_elsewhere_is_no_loss(one, two, read_job):
     )
 
 
+@pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "QUARANTINED"])
+def test_a_short_task_may_end_elsewhere_before_its_loss_is_reported(one, two, read_job, clock, end):
+    lost = task()
+    one.say(lost)
+    clock.advance(2)
+    two.say(task(state=end, held_seconds=1, running_seconds=0.1))
+    expected = "COMPLETED" if end == "COMPLETED" else "FAILED"
+    assert (read_job()["state"], read_job()["attempts"][1]["state"]) == (expected, expected)
+    one.say(then(lost, "LOST"))
+    assert read_job()["state"] == expected
+
+
+def test_the_end_of_an_older_delivery_ends_no_newer_one(one, two, read_job):
+    two.say(task(retries=1))
+    for older in task(state="COMPLETED", retries=1, held_seconds=60), task(state="RETRIED"):
+        assert one.say(older)["late"] == [older["attempt"]]
+    assert read_job()["state"] == "RUNNING"
+
+
 def test_only_its_worker_decides_that_a_task_was_lost_too_often(celery_worker, read_job):
     for nth in range(6):
         worker = celery_worker(f"w{nth}")
@@ -214,14 +233,51 @@ def test_a_task_that_its_worker_reports_is_alive_and_any_other_is_lost(one, read
     assert (read_job("held")["state"], read_job("forgotten")["state"]) == ("RUNNING", "PENDING")
 
 
-def test_a_task_without_further_reports_expires_after_the_retention(one, read_job, clock):
-    one.say(task(state="RETRIED"))
-    clock.advance(30 * 86400 - 1)
+@pytest.mark.parametrize("end", ["RETRIED", "LOST", "RETURNED", "forgotten", "of a lost worker"])
+def test_a_task_whose_message_nobody_receives_for_a_day_expires_with_advice(one, read_job, clock, end):
+    report = task()
+    one.say(report)
+    if end == "of a lost worker":
+        one.lose()
+    elif end != "forgotten":
+        one.say(then(report, end))
+    for _ in range(6):  # less than the timeout of its worker at a time
+        clock.advance(60)
+        if end != "of a lost worker":
+            one.beat()
+        sweep.run_sweep()
+    assert read_job()["state"] == "PENDING"
+    clock.advance(86400 - 400)
     sweep.run_sweep()
     assert read_job()["state"] == "PENDING"
-    clock.advance(2)
+    clock.advance(401)
     sweep.run_sweep()
-    assert read_job()["state"] == "EXPIRED"
+    assert read_job()["state"] == "EXPIRED" and "result backend" in read_job()["error"]["message"]
+
+
+def test_an_expired_task_that_is_received_after_all_is_a_new_job(one, read_job, clock):
+    one.say(task(state="RETRIED"))
+    first = read_job()["id"]
+    clock.advance(86401)
+    sweep.run_sweep()
+    one.beat()
+    one.say(task(state="COMPLETED", retries=1))
+    assert (read_job()["state"], read_job()["attempts"][0]["number"]) == ("COMPLETED", 1)
+    assert WorkerJob.objects.get(pk=first).state == "EXPIRED"
+
+
+def test_a_running_task_expires_only_a_day_after_its_loss(one, read_job, clock):
+    one.say(task(state="RETRIED"))
+    clock.advance(80000)
+    one.beat()
+    report = task(retries=1)
+    one.say(report)
+    clock.advance(80000)
+    one.beat()
+    one.say(then(report, "LOST"))
+    clock.advance(80000)
+    sweep.run_sweep()
+    assert read_job()["state"] == "PENDING"
 
 
 def test_cancelling_a_task_asks_its_worker_to_revoke_it(one, read_job, api):

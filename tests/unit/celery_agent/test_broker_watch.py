@@ -10,10 +10,12 @@ from kombu import Connection
 from controlplane.agent.celery.heart import broker_watch, redis_watch, rescue
 from controlplane.agent.celery.heart.fence import TwoWitnesses
 from controlplane.agent.celery.heart.redis_watch import RedisWatch
-from controlplane.agent.celery.messages import Greeting, LoopProgress
+from controlplane.agent.celery.heart.task_records import TaskRecords
+from controlplane.agent.celery.messages import Greeting, LoopProgress, TaskHeld, TaskRunning
 
 CONDEMNED_FOR = 2.0
 ANSWER_TOOK = 5.0
+TAGS = ("early", "late", "waiting")
 
 
 class Clock:
@@ -87,6 +89,17 @@ def test_a_reply_of_the_broker_counts_from_the_time_of_the_question(watched, clo
     watch, _, deadlines = watched
     watch.look()
     assert deadlines[-1] == 1000 + CONDEMNED_FOR, "not two seconds after the answer"
+
+
+def test_a_running_task_with_acks_late_false_fails_with_its_worker(watched):
+    watch, *_ = watched
+    watch._records = records = TaskRecords()
+    early, late, waiting = (TaskHeld(tag, tag, "work", "orders", acks_late=tag == "late") for tag in TAGS)
+    for message in early, late, waiting._replace(is_known=True), TaskRunning("early", 7), TaskRunning("late", 8):
+        records.read(message)
+    watch._end_rest({"early", "late"}, "ERROR")
+    states = {task["id"]: task["state"] for task in records.next_batch()["tasks"]}
+    assert states == {"early": "FAILED", "late": "LOST"}, "the broker still has the message of the waiting one"
 
 
 def test_a_worker_never_rescues_its_own_messages(clock):

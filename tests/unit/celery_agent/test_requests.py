@@ -10,14 +10,17 @@ import pytest
 from billiard.einfo import ExceptionInfo
 from celery import Celery
 from celery.exceptions import Ignore
+from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 from kombu import Connection
 
-from controlplane.agent.celery.messages import TaskEnded
+from controlplane.agent.celery.messages import TaskEnded, TaskHeld, TaskRunning
 from controlplane.agent.celery.options import CeleryOptions
 from controlplane.agent.celery.worker.context import WorkerContext
+from controlplane.agent.celery.worker.kept_ends import KEPT_AFTER
 from controlplane.agent.celery.worker.requests import _text, request_class
 from controlplane.agent.celery.worker.settlement import Settlement
+from controlplane.agent.celery.worker.task_list import list_tasks
 
 
 @pytest.fixture
@@ -79,6 +82,20 @@ def test_an_ignored_task_has_not_failed_with_early_and_late_acks(make_request, s
         problem = ExceptionInfo(internal=True)
     request.on_success((True, problem, 0.1))
     assert ends(sent) == ["COMPLETED"]
+
+
+def test_a_new_heart_gets_a_task_with_acks_late_false_until_its_end_is_sent(make_request, monkeypatch):
+    request = make_request(acks_late=False)
+    monkeypatch.setattr(state, "requests", {"a": request})
+    request.on_accepted(7, 1.0)
+    request.acknowledge()
+    held, running = list_tasks(request.context.ends)
+    assert (held.tag, held.acks_late, running.pid) == (request.tag, False, 7)
+    request.since -= KEPT_AFTER
+    request.on_success((False, "done", 0.1))
+    again = list(list_tasks(request.context.ends))
+    assert [type(message) for message in again] == [TaskHeld, TaskRunning, TaskEnded]
+    assert again[0].held_for >= KEPT_AFTER and again[-1].is_kept
 
 
 def test_a_request_is_freed_with_its_last_reference(make_request):

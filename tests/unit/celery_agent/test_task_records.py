@@ -167,6 +167,46 @@ def test_running_tasks_are_known_unless_messages_were_dropped(clock):
     assert records.running() is None and records.holds()
 
 
+def test_a_task_whose_end_was_dropped_is_not_reported_as_running_forever(clock):
+    records = records_of(clock, received("1"), received("2"), TaskRunning("1", 7), TaskRunning("2", 7))
+    clock.now += NOTABLE_AFTER
+    records.next_batch()
+    records.confirm()
+    records.read(MessagesDropped())
+    records.read(received("2")._replace(held_for=2.0))
+    clock.now += AGAIN_AFTER
+    assert [task["id"] for task in records.next_batch()["tasks"]] == ["id-2"]
+
+
+@pytest.mark.parametrize("end", ["COMPLETED", "RETURNED", "REVOKED"])
+def test_a_new_heart_reports_the_end_of_a_task_that_the_earlier_heart_reported(clock, end):
+    listed = received("1")._replace(held_for=2.0)
+    records = records_of(clock, listed, TaskRunning("1", 7), TaskEnded("1", end, 0.1))
+    assert [task["state"] for task in records.next_batch()["tasks"]] == [end]
+
+
+@pytest.mark.parametrize("end", ["RETURNED", "REVOKED"])
+def test_an_end_after_a_report_without_an_answer_is_reported(clock, end):
+    records = records_of(clock, received("1"), level="everything")
+    records.next_batch()
+    records.take_back()
+    records.read(TaskEnded("1", end, 0.1))
+    assert [task["state"] for task in records.next_batch()["tasks"]] == [end]
+
+
+def test_a_worker_may_forget_an_end_once_the_control_plane_knows_it(clock):
+    failed, short = TaskEnded("1", "FAILED", is_kept=True), TaskEnded("2", "COMPLETED", is_kept=True)
+    records = records_of(clock, received("1"), received("2"), failed, short, TaskEnded("3", "COMPLETED"))
+    assert records.take_known_ends() == ["2"], "it is only counted"
+    records.next_batch()
+    records.take_back()
+    records.read(failed)
+    assert records.take_known_ends() == [], "no answer yet"
+    records.next_batch()
+    records.confirm()
+    assert (records.take_known_ends(), records.take_known_ends()) == (["1"], [])
+
+
 def test_a_revoked_task_is_no_longer_held_and_not_recorded(clock):
     records = records_of(clock, received("1"), TaskEnded("1", "DROPPED", 0.0, None))
     assert records.next_batch() is None and not records.holds()

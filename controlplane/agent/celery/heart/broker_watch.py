@@ -129,6 +129,10 @@ class BrokerWatch(threading.Thread):
 
     def _end_rest(self, running: set[str] | None, reason: str) -> None:
         for tag in self._records.held():
+            if self._records.runs_unprotected(tag):  # its code is named as in Celery, and is not a loss
+                lost = f"WorkerLostError: {reason}; not delivered again, because the task has acks_late=False"
+                self._records.end(tag, "FAILED", lost)
+                continue
             self._records.end(
                 tag, _lost_or_returned(tag, running), f"WORKER_CRASHED: {reason}; redelivered by the broker"
             )

@@ -34,6 +34,7 @@ from controlplane.agent.celery.heart.task_records import TaskRecords
 from controlplane.agent.celery.messages import (
     ConsumerConnected,
     FailureStored,
+    ForgetEnds,
     Greeting,
     LoopProgress,
     Order,
@@ -132,6 +133,8 @@ class HeartProcess:
             time.sleep(1.0)
             try:
                 self.connection.record()
+                if tags := self.records.take_known_ends():
+                    self.order(ForgetEnds(tags))
             except Exception:
                 log.exception("Records of tasks were not sent")
 

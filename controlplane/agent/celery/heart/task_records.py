@@ -8,11 +8,10 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
+from controlplane.agent.celery.heart.task_record import TaskRecord, free, plain
 from controlplane.agent.celery.messages import FromWorker, MessagesDropped, TaskEnded, TaskHeld, TaskRunning
-from controlplane.agent.clean_text import escaped
 
 BATCH = 500  # tasks in one call
 BATCH_BYTES = 600_000  # of JSON; a call may have 1 MiB
@@ -22,58 +21,10 @@ NOTABLE_AFTER = 1.0  # seconds that a task must be held to get a record of its o
 AGAIN_AFTER = 30.0  # seconds after which a task that is still held is reported again, as a sign of life
 NAMES = 500  # largest number of task names with sums of their own
 OTHERS = "(others)"
+MAY_BE = "?"  # recorded state of a task that the control plane may know
 ENDS = ("COMPLETED", "FAILED", "RETRIED", "LOST", "RETURNED", "REVOKED", "QUARANTINED")
 SUMS = ("completed", "failed", "retried", "lost", "seconds")
 COUNTED = {"COMPLETED": "completed", "FAILED": "failed", "RETRIED": "retried", "LOST": "lost", "QUARANTINED": "lost"}
-
-
-def plain(text: Any, most: int = 255) -> str:
-    """Return a text without line breaks that PostgreSQL can store. Keep its first `most` characters."""
-    return escaped(str(text).encode("utf-8", "replace").decode())[:most]
-
-
-def free(text: str, most: int) -> str:
-    """Return a text that PostgreSQL can store, with its line breaks. Keep its last `most` characters."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "")[-most:]
-
-
-@dataclass
-class TaskRecord:
-    """Record of one delivery of a task. Times are in seconds on the clock of the records."""
-
-    held: TaskHeld
-    since: float
-    state: str = "HELD"
-    started: float | None = None
-    pid: int | None = None
-    error: dict[str, Any] | None = None
-    result: str | None = None
-    reason: str | None = None
-    recorded: str | None = None  # the state that the control plane accepted last
-    recorded_at: float = 0.0
-
-    def to_json(self, now: float) -> dict[str, Any]:
-        held = self.held
-        record: dict[str, Any] = {
-            "attempt": held.attempt,
-            "id": plain(held.id) or "?",
-            "name": plain(held.name) or "?",
-            "state": self.state,
-            "queue": plain(held.queue),
-            "retries": max(0, held.retries),
-            "held_seconds": round(max(0.0, now - self.since), 3),
-        }
-        optional = {
-            "eta": held.eta and plain(held.eta, 64),
-            "root": held.root and plain(held.root),
-            "parent": held.parent and plain(held.parent),
-            "running_seconds": None if self.started is None else round(max(0.0, now - self.started), 3),
-            "args": held.args and plain(held.args, 1000),
-            "result": self.result and plain(self.result, 2000),
-            "error": self.error,
-            "reason": self.reason and plain(self.reason, 1000),
-        }
-        return record | {name: value for name, value in optional.items() if value is not None}
 
 
 class TaskRecords:
@@ -98,22 +49,34 @@ class TaskRecords:
         self._changed: set[str] = set()  # names whose sums were not recorded yet
         self._sent: list[tuple[TaskRecord, str]] = []
         self._sent_names: set[str] = set()
+        self._known_ends: list[str] = []  # tags whose ends the worker need not keep any more
         self.counter = str(uuid.uuid4())
-        self.is_complete = True  # False if the worker dropped messages because the pipe was full
+        self.is_complete = True  # False if the worker dropped messages
 
     def read(self, message: FromWorker) -> None:
         """Record a message of the worker. Messages that are not about a task change nothing."""
         with self._lock:
             match message:
                 case TaskHeld(tag):
-                    self._held[tag] = TaskRecord(message, self._clock())
+                    recorded = MAY_BE if message.held_for else None
+                    self._held[tag] = TaskRecord(message, self._clock() - message.held_for, recorded=recorded)
                 case MessagesDropped():
                     self.is_complete = False
+                    self._held.clear()  # otherwise a task whose end was dropped would be reported as running forever
                 case TaskRunning(tag, pid) if task := self._held.get(tag):
                     task.state, task.started = "RUNNING", self._clock() if task.started is None else task.started
                     task.pid = pid or task.pid
-                case TaskEnded(tag) if task := self._held.pop(tag, None):
-                    self._end(task, message.outcome, message.seconds, message.text, message.traceback)
+                case TaskEnded(tag):
+                    self._read_end(message, self._held.pop(tag, None))
+
+    def _read_end(self, end: TaskEnded, task: TaskRecord | None) -> None:
+        if task:
+            task.is_kept = end.is_kept
+            waits = self._end(task, end.outcome, end.seconds, end.text, end.traceback)
+        else:
+            waits = any(one.held.tag == end.tag for one in self._ended)
+        if end.is_kept and not waits:
+            self._known_ends.append(end.tag)
 
     def _end(
         self,
@@ -122,11 +85,12 @@ class TaskRecords:
         seconds: float = 0.0,
         text: str | None = None,
         traceback: str | None = None,
-    ) -> None:
+    ) -> bool:
+        """Record an end. Return True if it waits for a report."""
         if outcome == "DROPPED":
             outcome = "RETURNED"
         if not task.recorded and (outcome == "RETURNED" or (outcome == "REVOKED" and not task.held.is_known)):
-            return  # the control plane does not know this task
+            return False  # the control plane does not know this task
         task.state = outcome
         if outcome == "COMPLETED":
             task.result = text
@@ -138,8 +102,9 @@ class TaskRecords:
             if outcome in ("LOST", "RETURNED", "QUARANTINED"):
                 task.reason = message or code
         self._count(task.held.name, outcome, seconds)
-        if self._is_notable(task):
+        if is_notable := self._is_notable(task):
             self._ended.append(task)
+        return is_notable
 
     def _count(self, name: str, outcome: str, seconds: float) -> None:
         name = plain(name) or "?"
@@ -203,6 +168,18 @@ class TaskRecords:
             if task := self._held.pop(tag, None):
                 self._end(task, outcome, 0.0, text)
 
+    def runs_unprotected(self, tag: str) -> bool:
+        """Return True if a task runs whose message the broker has forgotten, because it has acks_late=False."""
+        with self._lock:
+            task = self._held.get(tag)
+            return task is not None and task.state == "RUNNING" and not task.held.acks_late
+
+    def take_known_ends(self) -> list[str]:
+        """Return the tags of ends that the control plane knows, or need not know. Return each once."""
+        with self._lock:
+            tags, self._known_ends = self._known_ends, []
+            return tags
+
     def next_batch(self) -> dict[str, Any] | None:
         """Return the body of the next report. Return None if there is nothing new.
 
@@ -224,6 +201,7 @@ class TaskRecords:
                 if counts[task.held.id] <= SAME:
                     tasks.append(record)
                     self._sent.append((task, task.state))
+                    task.recorded = task.recorded or MAY_BE  # also if no answer arrives
             if self._level == "servers" or not (tasks or self._changed):
                 return None
             self._sent_names, self._changed = self._changed, set()
@@ -243,6 +221,7 @@ class TaskRecords:
                 task.recorded, task.recorded_at = state, now
             # A task that this report calls running may have ended during the call.
             sent = {id(task) for task, state in self._sent if state == task.state}
+            self._known_ends += [task.held.tag for task in self._ended if id(task) in sent and task.is_kept]
             self._ended = [task for task in self._ended if id(task) not in sent]
 
     def take_back(self) -> None:

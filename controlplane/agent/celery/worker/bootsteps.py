@@ -6,6 +6,7 @@ import atexit
 import os
 import uuid
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from celery import bootsteps
@@ -21,7 +22,6 @@ from controlplane.agent.celery.messages import (
     FromWorker,
     LoopProgress,
     TaskHeld,
-    TaskRunning,
     WorkerEnding,
     WorkerStopping,
 )
@@ -39,6 +39,7 @@ from controlplane.agent.celery.worker.own_queue import OwnQueue
 from controlplane.agent.celery.worker.proof_of_end import ProofOfEnd
 from controlplane.agent.celery.worker.requests import Protected, request_class
 from controlplane.agent.celery.worker.settlement import Settlement
+from controlplane.agent.celery.worker.task_list import list_tasks
 
 log = get_logger(__name__)
 END_WITHIN = 10.0  # seconds that an ending worker waits for its heart
@@ -207,13 +208,7 @@ class Protection(bootsteps.StartStopStep):
         self.send(WorkerEnding(self._ending))
 
     def _list_held(self) -> Iterable[FromWorker]:
-        if self.jobs:
-            yield from self.jobs.list_messages()
-        for request in list(state.requests.values()):
-            if isinstance(request, Protected) and not request.acknowledged:
-                yield request.describe()
-                if request.time_start:
-                    yield TaskRunning(request.tag, request.worker_pid)
+        return chain(self.jobs.list_messages() if self.jobs else (), list_tasks(self.context.ends))
 
     def _wrap_process_task(self, worker: Any) -> None:
         """Record each request that is passed to the pool.

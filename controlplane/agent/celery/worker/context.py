@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +12,9 @@ from typing import Any
 from kombu import Connection
 
 from controlplane.agent.celery.broker.unacked import UnackedMessages
-from controlplane.agent.celery.messages import FromWorker
+from controlplane.agent.celery.messages import FromWorker, TaskHeld
 from controlplane.agent.celery.options import CeleryOptions
+from controlplane.agent.celery.worker.kept_ends import KeptEnds
 
 # Number of finished tasks whose tags are remembered, because an acknowledgement may be lost with its connection.
 DONE = 10_000
@@ -35,6 +39,7 @@ class WorkerContext:
         self.worker, self.app, self.options = worker, worker.app, options
         self.instance, self.kind, self.connection = instance, kind, connection
         self.send = send
+        self.ends = KeptEnds(options.record)
         self.unacked: UnackedMessages | None = None  # on Redis
         self.errors: tuple[type[Exception], ...] = ()  # of Redis
         self.consumes = True  # False while the worker is cordoned or ends
@@ -50,8 +55,19 @@ class ProtectedRequest:
     """Base of all protected requests. `tag` identifies the delivery."""
 
     tag: str
+    held: TaskHeld
+    since: float  # time.monotonic() when it was received
+    time_start: float | None
+    worker_pid: int | None
+    is_reported = False  # True if its end was sent to the heart
 
 
 def is_prefork(worker: Any) -> bool:
     """Return True if each task runs in a process that runs nothing else at the same time."""
     return bool(worker.pool_cls.__module__ == "celery.concurrency.prefork")
+
+
+def make_attempt_id() -> str:
+    """Return a version 7 UUID, because such ids sort by age. Python 3.11 cannot make them."""
+    number = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
+    return str(uuid.UUID(int=number & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62))

@@ -10,6 +10,9 @@ import logging
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from controlplane.agent.celery.deadline import Deadline
@@ -27,10 +30,11 @@ from controlplane.agent.celery.messages import (
 from controlplane.agent.processes import environment
 
 log = logging.getLogger(__name__)
+WAITING = 100_000  # largest number of messages that wait for a heart that does not read
 
 
 class HeartPipe:
-    """Connection to the heart of one worker. Only the worker's main process uses it."""
+    """Connection to the heart of one worker. Only the worker's main process uses it. Thread safe."""
 
     def __init__(self, greeting: Greeting, list_held: Callable[[], Iterable[FromWorker]]) -> None:
         """Prepare the connection. `list_held` returns the messages from which a new heart learns all tasks."""
@@ -41,6 +45,8 @@ class HeartPipe:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = self._orders = -1
         self._pending = b""
+        self._lock = threading.RLock()  # needed, because tasks may end in threads of the pool
+        self._waiting: deque[bytes] = deque()  # messages that did not fit into the pipe yet
         self._has_dropped = False
         self._owner = os.getpid()
         self._has_ended = False
@@ -48,12 +54,22 @@ class HeartPipe:
         os.register_at_fork(after_in_child=self._close)
 
     def keep_running(self) -> None:
-        """Start a heart if none runs, and send all tasks to it."""
-        if self._has_ended or (self._process and self._process.poll() is None):
+        """Start a heart if none runs, and send all tasks to it. Called twice a second."""
+        if self._has_ended:
             return
-        if self._process:
-            log.warning("The heart ended (status %s); starting another", self._process.returncode)
-            self._close()
+        with self._lock:
+            if self._process and self._process.poll() is None:
+                self._continue()
+                return
+            if self._process:
+                log.warning("The heart ended (status %s); starting another", self._process.returncode)
+                self._close()
+            self._start()
+            self._waiting.clear()
+            self._has_dropped = False
+            self._list_all()
+
+    def _start(self) -> None:
         (stdin, self._pipe), (self._orders, stdout) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "controlplane.agent.celery.heart", str(self.deadline.descriptor)],
@@ -68,23 +84,55 @@ class HeartPipe:
         os.write(self._pipe, self._greeting)
         os.set_blocking(self._pipe, False)
         os.set_blocking(self._orders, False)
-        self._pending, self._has_dropped = b"", False
-        for message in self._list_held():
-            self.send(message)
+        self._pending = b""
 
     def send(self, message: FromWorker) -> None:
-        """Send a message. Drop the message if the pipe is full, because the worker must not wait for its heart."""
-        data = encode(message, MOST)
+        """Send a message, now or later, because the worker must not wait for its heart.
+
+        If too many messages wait, drop them. Then all tasks are sent once the heart reads again.
+        """
+        with self._lock:
+            if self._pipe < 0 or self._has_dropped:
+                return
+            self._waiting.append(encode(message, MOST))
+            self._write()
+            if len(self._waiting) > WAITING:
+                self._waiting.clear()
+                self._has_dropped = True
+
+    # Inside; callers hold the lock
+
+    def _list_all(self) -> None:
+        self._waiting.extend(encode(message, MOST) for message in self._list_held())
+        self._write()
+
+    def _continue(self) -> None:
+        """Write what waits. If messages were dropped and the heart reads again, send all tasks."""
         if self._has_dropped:
-            data = encode(MessagesDropped()) + data
-        try:
-            os.write(self._pipe, data)
-        except BlockingIOError:
-            self._has_dropped = True
-        except OSError:
-            pass  # the heart has ended; the next heart receives all tasks
-        else:
+            self._waiting.append(encode(MessagesDropped()))
+        self._write()
+        if self._has_dropped and not self._waiting:
             self._has_dropped = False
+            self._list_all()
+        elif self._has_dropped:
+            self._waiting.clear()
+
+    def _write(self) -> None:
+        while self._waiting:
+            data = self._waiting[0]
+            try:
+                rest = data[os.write(self._pipe, data) :]
+            except BlockingIOError:
+                return
+            except OSError:
+                self._waiting.clear()  # the heart has ended; the next heart receives all tasks
+                return
+            if rest:
+                self._waiting[0] = rest
+            else:
+                self._waiting.popleft()
+
+    # Used by the worker
 
     def read_orders(self) -> list[Order]:
         with contextlib.suppress(OSError):
@@ -102,7 +150,13 @@ class HeartPipe:
         if os.getpid() != self._owner or self._has_ended or not self._process:
             return
         self._has_ended = True
+        self._has_dropped = False
         self.send(WorkerEnding(state))
+        until = time.monotonic() + within
+        while self._waiting and time.monotonic() < until:
+            time.sleep(0.02)
+            with self._lock:
+                self._write()
         self._close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(within)

@@ -100,7 +100,7 @@ class OwnQueue:
             self._run(request)
 
     def record_end(self, request: Any, end: TaskEnded) -> None:
-        self._ends[request.id] = [request.describe(), end]
+        self._ends[request.id] = [request.held, end]
 
     def forget(self, attempt: str) -> None:
         """Forget a job, because the control plane knows its end."""

@@ -5,10 +5,8 @@ If a task's code ends its process, they return the task to its queue.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,7 @@ from controlplane.agent.celery.broker.rabbitmq import REJECTED
 from controlplane.agent.celery.broker.restoring import Outcome, quarantine_text
 from controlplane.agent.celery.messages import FailureStored, TaskEnded, TaskHeld, TaskRunning
 from controlplane.agent.celery.worker.containment import as_plain_failure, raised
-from controlplane.agent.celery.worker.context import ProtectedRequest, WorkerContext
+from controlplane.agent.celery.worker.context import ProtectedRequest, WorkerContext, make_attempt_id
 from controlplane.agent.celery.worker.failures import store_failure
 from controlplane.agent.celery.worker.own_queue import OwnQueue
 from controlplane.agent.celery.worker.settlement import Settlement
@@ -51,7 +49,6 @@ class Protected(ProtectedRequest, Base):
     _outcome: str | None = None
     _text: str | None = None
     _traceback: str | None = None
-    _is_reported = False
     _is_lost = False  # True if its message was returned or quarantined
     is_held = False  # True if its message was acknowledged early and a copy is kept
 
@@ -64,13 +61,14 @@ class Protected(ProtectedRequest, Base):
         super().__init__(*args, **kwargs)
         self.since = time.monotonic()
         # RabbitMQ's delivery tags start again at 1 with each connection.
-        self.tag = str(self._message.delivery_tag) if self.context.unacked else _attempt_id()
+        self.tag = str(self._message.delivery_tag) if self.context.unacked else make_attempt_id()
         self.is_job = bool(self.jobs and self.jobs.has(self))
-        self.attempt = self.id if self.is_job else _attempt_id()
+        self.attempt = self.id if self.is_job else make_attempt_id()
         self.context.open.add(self.tag)
         if self.settlement.early:
             self.settlement.early.on_received(self)
-        self.context.send(self.describe())
+        self.held = self.describe()
+        self.context.send(self.held)
 
     def describe(self) -> TaskHeld:
         """Return the message for the heart."""
@@ -85,7 +83,7 @@ class Protected(ProtectedRequest, Base):
             args = mask_addresses(mask_arguments(f"{self.argsrepr} {self.kwargsrepr}"))[:TEXT]
         return TaskHeld(
             self.tag, self.id, self.name, queue, eta, retries, self.root_id, self.parent_id, self.attempt,
-            is_again or retries > 0, args,
+            is_again or retries > 0, args, bool(self.task.acks_late),
         )  # fmt: skip
 
     def record_given(self) -> None:
@@ -161,10 +159,12 @@ class Protected(ProtectedRequest, Base):
 
     def _send_end(self, default: str) -> None:
         """Send the end of this task to the heart, once. `default` is the outcome if no hook has set an outcome."""
-        if not self._is_reported:
-            self._is_reported = True
+        if not self.is_reported:
             seconds = round(time.time() - self.time_start, 3) if self.time_start else 0.0
             end = TaskEnded(self.tag, self._outcome or default, seconds, self._text, self._traceback)
+            if not self.is_job:
+                end = self.context.ends.keep(self.held, end, self.since, has_started=bool(self.time_start))
+            self.is_reported = True  # from now on a new heart gets the kept end, and not the task as held
             self.context.send(end)
             if self.is_job and self.jobs:
                 self.jobs.record_end(self, end)
@@ -217,6 +217,9 @@ class Protected(ProtectedRequest, Base):
                 self.settlement.early.return_later(self.tag, suspect=True)
             elif self.context.unacked is None:
                 self.reject(requeue=True)
+            else:
+                self._outcome, self._text = "LOST", f"{code}: {reason}; not returned to its queue yet"
+                self._send_end("LOST")
             self.context.open.discard(self.tag)  # then the audit (on Redis) returns it
             return
         self.acknowledged = True
@@ -261,12 +264,6 @@ def _with_end(on_success: Callable[..., None]) -> Callable[..., None]:
         return self._send_end("COMPLETED")
 
     return hook
-
-
-def _attempt_id() -> str:
-    """Return a version 7 UUID, because such ids sort by age. Python 3.11 cannot make them."""
-    number = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
-    return str(uuid.UUID(int=number & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62))
 
 
 def _text(exc_info: Any) -> str:
