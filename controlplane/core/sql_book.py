@@ -32,10 +32,11 @@ PostgreSQL may read the whole table once for each row of `ended` if its statisti
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = re.compile(
@@ -92,8 +93,8 @@ def define_numbers(**named: float | Iterable[int]) -> None:
 
 
 @cache
-def load_blocks(app: str) -> dict[str, Block]:
-    """Return all blocks of an app's books. Raise BookError."""
+def load_blocks(app: str) -> Mapping[str, Block]:
+    """Return all blocks of an app's books, in the order of the files. Raise BookError."""
     blocks: dict[str, Block] = {}
     for book in sorted((ROOT / app / "sql").glob("*.sql")):
         for block in read_book(book):
@@ -101,7 +102,7 @@ def load_blocks(app: str) -> dict[str, Block]:
                 if variant.name in blocks:
                     raise BookError(f"{block.place}: {blocks[variant.name].book.name} has a block of that name")
                 blocks[variant.name] = variant
-    return blocks
+    return MappingProxyType(blocks)
 
 
 def list_variants(block: Block) -> Iterator[Block]:
