@@ -16,19 +16,24 @@ with times as materialized (
     select j.id as job, j.step, j.state collate "C" as state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
            case when {{needs_no_worker(j)}} and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
                 then j.available_at
-                else (select coalesce(a.started_at, a.claimed_at) from jobs_attempt a
+                when j.attempt_count > 0
+                then (select coalesce(a.started_at, a.claimed_at) from jobs_attempt a
                        where a.job_id = j.id order by a.number desc limit 1) end as begun_at,
            j.finished_at,
            case when j.state in {{LIVE}} then (
                select case when {{liveness.is_silent(s)}} then 'SILENT' else s.state end
                  from jobs_attempt a join liveness_server s on s.id = a.server_id where a.id = j.attempt_id) end as server_state,
-           {{family_of(j)}} collate "C" as family
+           -- A regular expression for each of 10,000 steps is slow. Steps share a few patterns, with 0 for each digit.
+           translate(j.step, '123456789', '000000000') collate "C" as pattern
       from jobs_workerjob j
      where j.execution_id = %(execution)s
 ),
+patterns as materialized (
+    select j.step as pattern, {{family_of(j)}} collate "C" as family, j.steps, j.last
+      from (select pattern as step, count(*) as steps, max(position) as last from times group by pattern) j
+),
 sizes as materialized (
-    select sum(steps)::bigint as steps, count(*) as families, max(last) + 1 as positions
-      from (select count(*) as steps, max(position) as last from times group by family) one_each
+    select sum(steps)::bigint as steps, count(distinct family) as families, max(last) + 1 as positions from patterns
 ),
 neighbours as materialized (
     select position * 24::bigint / sizes.positions as number,
@@ -39,15 +44,16 @@ neighbours as materialized (
 ),
 named as materialized (
     select times.job, times.step, times.state, times.position, times.is_hook, times.is_kept, times.free_at, times.begun_at,
-           times.finished_at, times.server_state, coalesce(neighbours.family, times.family) as family,
+           times.finished_at, times.server_state, coalesce(neighbours.family, patterns.family) as family,
            times.free_at <= %(until)s and coalesce(times.finished_at, %(until)s) >= %(since)s
                and not times.is_kept and times.state not in ('SKIPPED', 'BLOCKED') as is_within
       from times
+      join patterns on patterns.pattern = times.pattern
      cross join sizes
       left join neighbours on neighbours.number = times.position * 24::bigint / sizes.positions and not times.is_hook
 ),
-alike as materialized (
-    select family, is_hook, count(*) as steps from named group by family, is_hook
+small as materialized (
+    select family from named where not is_hook group by family having count(*) < 3
 ),
 failed as materialized (
     select job, position, is_within from named where state in ('FAILED', 'EXPIRED')
@@ -80,9 +86,9 @@ placed as materialized (
       from named
      cross join sizes
      cross join axis
-      join alike on alike.family = named.family and alike.is_hook = named.is_hook
      cross join lateral (
-           select case when sizes.steps <= %(most)s or named.is_hook or alike.steps < 3 or named.job in (select job from shown)
+           select case when sizes.steps <= %(most)s or named.is_hook or named.family in (select family from small)
+                         or named.job in (select job from shown)
                        then named.job end as job offset 0) own
 )
 select (array_agg(job))[1] as job, (array_agg(step))[1] as step, state, min(position) as position, is_hook, is_kept,

@@ -8,6 +8,7 @@ from django.db import connection
 
 from controlplane.console.presenters import steps
 from tests.support.executions import Run, step
+from tests.support.plans import nodes
 from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
@@ -251,3 +252,21 @@ def test_keys_without_numbers_form_families_of_neighbours_if_there_are_many(begi
     drawn = lanes(show(run))
     assert len(drawn) <= 24
     assert sum(int(label.rpartition("× ")[2]) for label in drawn) == 400
+
+
+def test_the_lanes_look_up_attempts_only_of_steps_that_have_begun(begin, do, show):
+    run = begin(step("split"), *[step(f"shard-{n}", "split") for n in range(300)])
+    do("split")
+    with connection.cursor() as cursor:
+        cursor.execute("analyze jobs_workerjob, jobs_attempt")
+    with CapturedQueries(connection) as queries:
+        show(run)
+    [lanes_read] = [
+        text for query in queries for text in query["sql"].split(";\n") if "neighbours as materialized" in text
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(f"explain (analyze, format json) {lanes_read}")
+        [[[plan]]] = cursor.fetchall()
+    looked_up = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "jobs_attempt"]
+    assert looked_up
+    assert all(node["Actual Loops"] <= 1 for node in looked_up)
