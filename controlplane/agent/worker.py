@@ -35,6 +35,7 @@ from controlplane.agent.processes.wakeup import InterruptedBySignal, Wakeup
 from controlplane.agent.processes.worker_metrics import WorkerMetrics
 from controlplane.agent.proofs.fast_recovery import FastRecovery
 from controlplane.agent.runners.containers import clear_containers
+from controlplane.agent.runners.pooled_modules import list_pooled_modules
 from controlplane.agent.shutdown import LAST_ANSWERS_TIMEOUT, Shutdown
 
 log = structlog.get_logger()
@@ -87,6 +88,8 @@ class AgentWorker:
         if self._wakeup.signals:  # the signal arrived while an earlier registration ended
             raise InterruptedBySignal(signal.Signals(self._wakeup.signals[-1]).name)
         try:
+            options, runners = self._options, self._options.policy.runners.values()
+            self._supervisor.prepare(list_pooled_modules(runners, options.isolation, options.environment))
             self._clear_containers()
             self._kept.send(LEFTOVERS_TIMEOUT)
             self._fast_recovery.report_dead_servers(LEFTOVERS_TIMEOUT)
@@ -237,6 +240,7 @@ class AgentWorker:
 
     def _request_work(self) -> None:
         is_blocked = self._answers.blocks_claims or self._shutdown.reason or self._fence.has_passed()
+        is_blocked = is_blocked or self._supervisor.is_preparing
         attempts, is_open = self._attempts, not is_blocked and self._checks.are_passing
         if not is_open:
             attempts.give_back_ahead("the worker takes no more work")

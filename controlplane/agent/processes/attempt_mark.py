@@ -1,7 +1,7 @@
 """The mark of an attempt: an environment variable by which all its processes can be found in /proc.
 
 /proc shows the environment with which a process started its program. A forked call never starts a program. So a fork
-server starts with an empty mark, and each call writes the id of its attempt over it.
+server starts with empty marks, and each fork writes its own mark over one of them.
 
 A pool process runs one attempt after the other, so the id of an attempt proves nothing there. It has a mark of its own
 for its whole life (POOL_NAME), and its marker carries the same id.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 
 NAME = "JOB_ATTEMPT_ID"
 POOL_NAME = "JOB_PROCESS_ID"
@@ -18,22 +19,27 @@ POOL_NAME = "JOB_PROCESS_ID"
 POOLED = "pool-"
 """Prefix of the key of a pool process, which is its mark."""
 LENGTH = 36  # of a UUID as text
-EMPTY = "-" * LENGTH
+EMPTY = {NAME: "-" * LENGTH, POOL_NAME: "-" * (len(POOLED) + LENGTH)}
+"""Variables with which a fork server starts."""
 
 
-def reserve() -> int:
-    """Remove the empty mark from `os.environ`, and return its address in the memory that /proc shows."""
+def reserve() -> dict[str, int]:
+    """Remove the empty marks from `os.environ`. Return their addresses in the memory that /proc shows, by variable."""
     getenv = ctypes.CDLL(None).getenv
     getenv.restype, getenv.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
-    address: int | None = getenv(NAME.encode())
-    if address is None or os.environ.pop(NAME) != EMPTY:
-        raise OSError(f"this process was started without an empty {NAME}")
-    return address
+    addresses = {name: getenv(name.encode()) for name in EMPTY}
+    for name, address in addresses.items():
+        if address is None or os.environ.pop(name) != EMPTY[name]:
+            raise OSError(f"this process was started without an empty {name}")
+    return addresses
 
 
-def write(address: int, attempt: str) -> None:
-    """Write the id of an attempt over the empty mark. Forks of this process have the same mark."""
-    ctypes.memmove(address, attempt.encode()[:LENGTH].ljust(LENGTH, b"\0"), LENGTH)
+def write(addresses: Mapping[str, int], environment: Mapping[str, str]) -> None:
+    """Write the marks in `environment` over the empty ones. Forks of this process have the same marks."""
+    for name, address in addresses.items():
+        if name in environment:
+            length = len(EMPTY[name])
+            ctypes.memmove(address, environment[name].encode()[:length].ljust(length, b"\0"), length)
 
 
 def text(key: str) -> bytes:

@@ -26,6 +26,7 @@ class ChildCommand:
 
     With `with_result`, the last argument is a file descriptor for the result. With `with_pulse`, one for signs of life
     follows. `module` is the module of the function that `argv` calls: a process that has imported it may make the call.
+    A pool process may have several, with commas between them.
     `cleanup` runs when no process of the code is left, and again until it succeeds. `is_own` is True if the agent chose
     the program and not the job: then a missing program is an error of this machine.
 

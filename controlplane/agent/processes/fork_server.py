@@ -1,14 +1,14 @@
-"""A process that has imported a module and forks for each call of its functions.
+"""A process that has imported modules and forks for each call of their functions, and for each pool process.
 
-Command: `python -m controlplane.agent.processes.fork_server MODULE CHANNEL`.
+Command: `python -m controlplane.agent.processes.fork_server MODULES CHANNEL`, with commas between the modules.
 
-CHANNEL is a socket. The fork server sends `ready` once, or `!` and the reason why it cannot fork calls. Then each
-message brings the file descriptors of one call. The response is the process id of the call's reaper, which becomes a
-child of the agent, or `!` and a reason. The processes below that reaper are as below any other (reaper.py): a session
-and a group of their own, the fence, death with the agent. Only the interpreter and the module are loaded already.
+CHANNEL is a socket. The fork server sends `ready` once, or `!` and the reason why it cannot fork. Then each message
+brings the file descriptors of one process. The response is the process id of its reaper, which becomes a child of the
+agent, or `!` and a reason. The processes below that reaper are as below any other (reaper.py): a session and a group of
+their own, the fence, death with the agent. Only the interpreter and the modules are loaded already.
 
 A module can be forked if forks can share the effects of its import. It must start no threads, open no sockets or pipes,
-and not read the variables of a job.
+and not read the variables of a job. If one of several modules does, the fork server starts again without it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,13 @@ import socket
 import stat
 import sys
 import threading
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from controlplane.agent.processes import attempt_mark, callable_child, reaper
-from controlplane.agent.processes.source_files import SourceFiles
+from controlplane.agent.processes import attempt_mark, pool_child, reaper, source_files  # noqa: F401 (forks need pool_child)
 
 READY = b"ready"
-DESCRIPTORS = 9  # for one call: command, control, status, stdin, stdout, stderr, result, pulse, and perhaps the lock
+DESCRIPTORS = 10  # command, control, status, stdin, stdout, stderr, at most three for the code, perhaps the lock
 OF_JOB = b"JOB_"
-
-
-@dataclass(frozen=True)
-class ForkedCall:
-    """The call for which this process was forked."""
-
-    function: str
-    modules: str
-    result: int
-    pulse: int
 
 
 def import_fit(module: str) -> str:
@@ -74,12 +62,13 @@ def import_fit(module: str) -> str:
     return ""
 
 
-def serve(channel: socket.socket, mark: int) -> ForkedCall | None:
-    """Serve calls until the agent closes the channel, then return None.
+def serve(channel: socket.socket, marks: dict[str, int]) -> str | None:
+    """Serve until the agent closes the channel, then return None.
 
-    Each forked process returns from this function with its call. `mark` is the address from attempt_mark.reserve().
+    Each forked process returns from this function with the name of its program, and has its arguments in `sys.argv`.
+    `marks` are the addresses from attempt_mark.reserve().
     """
-    sources = SourceFiles()
+    sources = source_files.of_this_process()
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, 16, DESCRIPTORS)
         if not message:
@@ -95,8 +84,8 @@ def serve(channel: socket.socket, mark: int) -> ForkedCall | None:
         if (middle := os.fork()) == 0:
             channel.close()
             os.close(pids)
-            if call := _fork_reaper(descriptors, pid, mark):
-                return call
+            if program := _fork_reaper(descriptors, pid, marks):
+                return program
         _close(pid, *descriptors)
         reaper_pid = os.read(pids, 32)
         os.close(pids)
@@ -104,30 +93,28 @@ def serve(channel: socket.socket, mark: int) -> ForkedCall | None:
         channel.send(reaper_pid or b"!it cannot be forked")
 
 
-def _fork_reaper(descriptors: list[int], pid: int, mark: int) -> ForkedCall | None:
+def _fork_reaper(descriptors: list[int], pid: int, marks: dict[str, int]) -> str | None:
     """Fork the reaper. This returns only in the process of the code."""
     try:
         if child := os.fork():
             os.write(pid, str(child).encode())
             os._exit(0)
         os.close(pid)
-        return _become_reaper(mark, *descriptors)
+        return _become_reaper(marks, *descriptors)
     except OSError:
         os._exit(1)
 
 
 def _become_reaper(
-    mark: int,
+    marks: dict[str, int],
     command: int,
     control: int,
     status: int,
     stdin: int,
     stdout: int,
     stderr: int,
-    result: int,
-    pulse: int,
-    lock: int | None = None,
-) -> ForkedCall:
+    *rest: int,
+) -> str:
     os.setsid()
     gc.disable()
     handlers = {number: signal.getsignal(number) for number in reaper.CHANGED}
@@ -135,7 +122,8 @@ def _become_reaper(
         os.dup2(descriptor, standard)
         os.close(descriptor)
     with open(command, "rb") as file:
-        argv, env, *_, marker = marshal.load(file)  # noqa: S302 (from our own agent)
+        argv, env, _, passed, _, marker = marshal.load(file)  # noqa: S302 (from our own agent)
+    own, lock = list(rest[: len(passed)]), next(iter(rest[len(passed) :]), None)
     reaper.prepare()
     guard = reaper.Reaper(control, lock)
     select.select([control], [], [])  # wait for the first line: until then the agent does not know this reaper
@@ -145,10 +133,10 @@ def _become_reaper(
     parent = os.getpid()
     guard.main = reaper.fork(status)
     if guard.main:
-        guard.guard(status, [result, pulse], marker=marker)
+        guard.guard(status, own, marker=marker)
     reaper.become_code(parent)
     # Until here the lock shows that this process lives. From now on the mark does, which others must be able to read.
-    attempt_mark.write(mark, env.get(attempt_mark.NAME, ""))
+    attempt_mark.write(marks, env)
     reaper.prctl(reaper.DUMPABLE, 1)
     guard.close()
     os.close(status)
@@ -160,8 +148,10 @@ def _become_reaper(
     os.environ.update(env)
     if numpy := sys.modules.get("numpy.random"):
         numpy.seed()  # otherwise all calls get the same random numbers; Python reseeds its own generator
-    sys.argv = [callable_child.__file__, argv[3], argv[4], str(result), str(pulse)]  # the same as without a fork server
-    return ForkedCall(argv[3], argv[4], result, pulse)
+    program = str(argv[2])  # after `python -m`
+    place = importlib.import_module(program).__file__
+    sys.argv = [str(place), *argv[3 : -len(own)], *map(str, own)]  # as without a fork server
+    return program
 
 
 def exit_quickly(files: list[Any]) -> NoReturn:
@@ -195,25 +185,35 @@ def _unshareable() -> set[tuple[int, int]]:
     return files
 
 
+def _start_again(modules: list[str], channel: int) -> NoReturn:
+    """Become a new interpreter that imports only these modules."""
+    os.set_inheritable(channel, True)
+    command = [sys.executable, "-m", "controlplane.agent.processes.fork_server", ",".join(modules), str(channel)]
+    os.execve(sys.executable, command, {**os.environ, **attempt_mark.EMPTY})  # noqa: S606 (this program again)
+
+
 def _close(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 
 
 def main() -> None:
-    module, descriptor = sys.argv[1], int(sys.argv[2])
+    modules, descriptor = sys.argv[1].split(","), int(sys.argv[2])
     os.set_inheritable(descriptor, False)
     reaper.prctl(reaper.PDEATHSIG, signal.SIGKILL)
-    channel, mark = socket.socket(fileno=descriptor), attempt_mark.reserve()
-    if problem := import_fit(module):
-        channel.send(f"!{problem}".encode()[:1000])
-        return
+    channel, marks = socket.socket(fileno=descriptor), attempt_mark.reserve()
+    for module in modules:
+        if problem := import_fit(module):
+            if others := [one for one in modules if one != module]:
+                _start_again(others, descriptor)
+            channel.send(f"!{problem}".encode()[:1000])
+            return
     reaper.prctl(reaper.DUMPABLE, 0)  # no job's code may attach to this process, and so to later calls
     files = _open_files()
     gc.freeze()  # the collector skips existing objects, so forks do not copy their memory
     channel.send(READY)
-    if call := serve(channel, mark):
-        callable_child.run_job(call.function, call.modules, call.result, call.pulse)
+    if program := serve(channel, marks):
+        sys.modules[program].main()
         exit_quickly(files)
 
 

@@ -1,4 +1,4 @@
-"""The fork servers (fork_server.py): one for each module that is called again.
+"""The fork servers (fork_server.py): one for the modules of pool processes, and one for each module called again.
 
 Main thread only. This is only an optimisation: if anything fails here, the call starts in a new interpreter.
 """
@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +22,7 @@ from controlplane.agent.processes.fork_server import READY
 log = structlog.get_logger()
 MODULES_KEPT = 8  # fork servers at once; a new one replaces the one that was idle longest
 MODULES_COUNTED = 1000
+IMPORT_PATIENCE = 10.0  # seconds in which a new agent claims nothing, so that its pool processes can be forked
 PATIENCE = 2.0  # seconds to wait for a fork, on the main thread
 
 
@@ -35,7 +37,7 @@ class ForkedProcess:
 
 
 Key = tuple[str, frozenset[tuple[str, str]]]
-"""A module and the environment of its import."""
+"""Modules, with commas between them, and the environment of their import."""
 
 
 class ForkServer:
@@ -43,12 +45,13 @@ class ForkServer:
 
     def __init__(self, key: Key) -> None:
         self.key, self.calls, self.is_fit = key, 0, False
-        module, environment = key
+        self.started_at = time.monotonic()
+        modules, environment = key
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "controlplane.agent.processes.fork_server", module, str(theirs.fileno())],
-                env={**dict(environment), attempt_mark.NAME: attempt_mark.EMPTY},
+                [sys.executable, "-m", "controlplane.agent.processes.fork_server", modules, str(theirs.fileno())],
+                env={**dict(environment), **attempt_mark.EMPTY},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -101,14 +104,28 @@ class ForkServers:
     def pids(self) -> set[int]:
         return {server.process.pid for server in (*self._servers.values(), *self._next.values(), *self._ended)}
 
-    def choose(self, module: str, environment: Mapping[str, str]) -> ForkServer | None:
-        """Return a fork server that is ready for a call of the module, or None."""
-        key = module, frozenset(environment.items())
+    @property
+    def are_importing(self) -> bool:
+        """Return True while a fork server imports its modules, for at most IMPORT_PATIENCE seconds."""
+        for server in list(self._servers.values()):
+            try:
+                if not server.is_ready() and time.monotonic() < server.started_at + IMPORT_PATIENCE:
+                    return True
+            except OSError as error:
+                self._give_up(server.key, error, is_unfit=True)
+        return False
+
+    def choose(self, modules: str, environment: Mapping[str, str], *, is_needed: bool = False) -> ForkServer | None:
+        """Return a fork server that is ready for these modules, or None.
+
+        If there is none, start it at the second call. `is_needed`: start it now.
+        """
+        key = modules, frozenset(environment.items())
         try:
             self._replace(key)
             server = self._servers.get(key)
             if server is None:
-                self._consider(key)
+                self._consider(key, is_needed)
                 return None
             self._servers.move_to_end(key)
             return server if server.is_ready() else None
@@ -149,13 +166,14 @@ class ForkServers:
         for server in self._ended:
             server.process.wait()
 
-    def _consider(self, key: Key) -> None:
-        """Start a fork server for a module that is called for the second time."""
-        if key not in self._is_unfit:
+    def _consider(self, key: Key, is_needed: bool) -> None:
+        """Start a fork server if it is needed, or for a module that is called for the second time."""
+        is_new = key not in self._is_unfit
+        if is_new:
             if len(self._is_unfit) >= MODULES_COUNTED:
                 self._is_unfit.clear()
             self._is_unfit[key] = False
-        elif not self._is_unfit[key]:
+        if (is_needed or not is_new) and not self._is_unfit[key]:
             if len(self._servers) >= MODULES_KEPT:
                 self._end(next(iter(self._servers)))
             self._servers[key] = ForkServer(key)

@@ -29,10 +29,9 @@ from typing import IO, Any
 from controlplane.agent.from_code import job_context
 from controlplane.agent.from_code.pulse import start_pulse
 from controlplane.agent.from_code.stack_file import open_stack_file
-from controlplane.agent.processes import callable_child, pool_django
+from controlplane.agent.processes import callable_child, pool_django, source_files
 from controlplane.agent.processes.attempt_output import RUNNING, Answers, AttemptOutput
 from controlplane.agent.processes.pool_child import QUIET_AFTER
-from controlplane.agent.processes.source_files import SourceFiles
 from controlplane.agent.processes.surroundings import Surroundings
 
 LINE_LIMIT = 64 * 2**20  # bytes of a line on standard input
@@ -77,7 +76,8 @@ class LoopProcess:
             with suppress(Exception):
                 importlib.import_module(module)
         self._functions.submit(int).result()  # its thread is there before the surroundings are recorded
-        self._sources, self._surroundings = SourceFiles(), Surroundings(first["max_memory"])
+        self._sources, self._surroundings = source_files.of_this_process(), Surroundings(first["max_memory"])
+        self._sources.add_modules()
         self._answers.write(b"R")
         while (line := await reader.readline()) not in (b"", b"Q\n"):
             if line.startswith(b"C "):

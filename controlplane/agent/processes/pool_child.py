@@ -24,9 +24,8 @@ from typing import IO, Any
 from controlplane.agent.from_code import job_context
 from controlplane.agent.from_code.pulse import start_pulse
 from controlplane.agent.from_code.stack_file import open_stack_file
-from controlplane.agent.processes import callable_child, pool_django
+from controlplane.agent.processes import callable_child, pool_django, source_files
 from controlplane.agent.processes.callable_child import SUCCESS
-from controlplane.agent.processes.source_files import SourceFiles
 from controlplane.agent.processes.surroundings import Surroundings
 
 QUIET_AFTER = 1.0  # seconds without a call, after which database connections are closed
@@ -42,7 +41,8 @@ class PoolProcess:
         for module in first["preload"]:
             with suppress(Exception):
                 importlib.import_module(module)
-        self._sources = SourceFiles()
+        self._sources = source_files.of_this_process()
+        self._sources.add_modules()
         self._surroundings = Surroundings(first["max_memory"])
         self._answer(b"R")
         while True:

@@ -60,6 +60,7 @@ class ProcessPool(Generic[M]):
         self._members: dict[str, M] = {}
         self._by_call: dict[str, M] = {}
         self._modules: dict[Environment, dict[str, None]] = {}  # modules whose calls have returned
+        self.named: dict[Environment, str] = {}  # modules of the fork server, with commas between them
         self._ended: list[ChildExit] = []
         self._is_closed = False
 
@@ -120,9 +121,11 @@ class ProcessPool(Generic[M]):
     def _start_process(self, member: M, on_output: OutputHandler) -> None:
         """Start the process of a new member. Raise OSError."""
         marked = {**dict(member.environment), attempt_mark.POOL_NAME: member.key}
+        if modules := ",".join(self._preloads(member.environment)):
+            self.named.setdefault(member.environment, modules)
         command = ChildCommand(
             [sys.executable, "-m", self.program], marked, b"",
-            with_result=True, with_pulse=True, is_own=True, is_pool=True,
+            with_result=True, with_pulse=True, is_own=True, is_pool=True, module=self.named.get(member.environment),
         )  # fmt: skip
         self.host.start_process(member.key, command, on_output)
         self._members[member.key] = member

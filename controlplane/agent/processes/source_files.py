@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import cache
 
 LOOK_SHARE = 100  # looks at source files take a hundredth of the time
 LONGEST_PAUSE = 2.0  # s between two looks, also on a slow machine
@@ -40,6 +41,12 @@ class SourceFiles:
         now = time.monotonic()
         self._next_look_at = now + min(LOOK_SHARE * (now - began), LONGEST_PAUSE)
         return has_changed
+
+
+@cache
+def of_this_process() -> SourceFiles:
+    """Return the source files of this process. A fork inherits those of the process that imported the modules."""
+    return SourceFiles()
 
 
 def _changed_at(file: str) -> int | None:

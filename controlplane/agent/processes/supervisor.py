@@ -11,7 +11,7 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import structlog
@@ -23,7 +23,7 @@ from controlplane.agent.processes.child_start import OutputHandler, start_below_
 from controlplane.agent.processes.fork_servers import ForkServer, ForkServers
 from controlplane.agent.processes.loop_pool import LoopPool
 from controlplane.agent.processes.pool import Pool
-from controlplane.agent.processes.pooled_call import PooledCall
+from controlplane.agent.processes.pooled_call import Environment, PooledCall
 from controlplane.agent.processes.server_file import ServerFile
 from controlplane.agent.processes.strays import Strays
 
@@ -64,10 +64,24 @@ class Supervisor:
         self._children: dict[str, ChildProcess] = {}
         self._lock = threading.Lock()  # never reap a child while another thread signals it
         self._fence = b"=\n"
-        self._adopts = False
+        self._adopts = self._is_preparing = False
         self._strays = Strays()
         self.server_file: ServerFile | None = None
         self.other_children: Callable[[], set[int]] = set
+
+    def prepare(self, modules: Mapping[Environment, Iterable[str]]) -> None:
+        """Start to import the modules that pool processes will need, by environment. They are forked from there."""
+        if self._pool and self._fork_servers:
+            self._pool.named = {environment: ",".join(names) for environment, names in modules.items()}
+            for environment, names in self._pool.named.items():
+                self._fork_servers.choose(names, dict(environment), is_needed=True)
+            self._is_preparing = bool(modules)
+
+    @property
+    def is_preparing(self) -> bool:
+        """Return True while the modules of `prepare` are imported. Pool processes that start now import them again."""
+        self._is_preparing = self._is_preparing and bool(self._fork_servers and self._fork_servers.are_importing)
+        return self._is_preparing
 
     def resize(self, processes: int) -> None:
         if self._pool:
@@ -160,7 +174,7 @@ class Supervisor:
         if not (self._adopts and self._fork_servers and command.module):
             return None
         environment = {name: value for name, value in command.env.items() if not name.startswith("JOB_")}
-        return self._fork_servers.choose(command.module, environment)
+        return self._fork_servers.choose(command.module, environment, is_needed=command.is_pool)
 
     def set_fence_deadline(self, deadline: float | None) -> None:
         """Set the uptime in seconds at which the reaper processes kill all code of jobs (None: never).
@@ -237,10 +251,11 @@ class Supervisor:
     def next_kill_at(self) -> float | None:
         """Return the time (monotonic) of the next kill or look.
 
-        A look is due while processes of a killed reaper are left.
+        A look is due while processes of a killed reaper are left, and while modules are imported.
         """
         due = [child.kill_at for child in self._children.values() if child.kill_at is not None]
-        return min([*due, time.monotonic() + STRAYS_INTERVAL] if self._strays.are_left else due, default=None)
+        looks = self._strays.are_left or self._is_preparing
+        return min([*due, time.monotonic() + STRAYS_INTERVAL] if looks else due, default=None)
 
     def _is_cleaned_up(self, child: ChildProcess) -> bool:
         """Return True if the cleanup of an ended child is done. Otherwise start another reaper for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -48,6 +48,11 @@ class CallableRunner(Runner):
 
     def module(self, action: Action) -> str | None:
         return self.function(action).partition(":")[0] or None
+
+    def named_modules(self, inherited: Mapping[str, str]) -> Iterable[tuple[str, dict[str, str]]]:
+        for module in self.modules:
+            if all(map(str.isidentifier, module.split("."))):  # not a pattern
+                yield module, self.environment({}, inherited)
 
     def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
         return with_modules(dict(inherited))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from controlplane.agent.runners.callable import CallableRunner
 from controlplane.agent.runners.runner import Action, ActionNotAllowed
@@ -34,6 +34,10 @@ class HandlerRunner(CallableRunner):
 
     def function(self, action: Action) -> str:
         return self.functions[str(action.get("name"))]
+
+    def named_modules(self, inherited: Mapping[str, str]) -> Iterable[tuple[str, dict[str, str]]]:
+        for name, function in self.functions.items():
+            yield function.partition(":")[0], self.environment({"name": name}, inherited)
 
     def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
         return super().environment(action, {**inherited, **self.environments.get(str(action.get("name")), {})})

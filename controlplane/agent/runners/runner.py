@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,10 @@ class ActionNotAllowed(Exception):
 
 class CannotStart(Exception):
     """The action describes nothing that can start."""
+
+
+OF_SOME_ATTEMPTS = ("JOB_PAYLOAD", "JOB_EXECUTION", "JOB_STEP", "TRACEPARENT", "JOB_SERVER_ID")
+"""Variables that only some attempts have. An attempt does not inherit them from the agent."""
 
 
 class Runner(ABC):
@@ -60,6 +64,10 @@ class Runner(ABC):
         """Return the module of the function to call, or None if no function is called."""
         return None
 
+    def named_modules(self, inherited: Mapping[str, str]) -> Iterable[tuple[str, dict[str, str]]]:
+        """Yield the modules that the operator named, each with the environment of its functions."""
+        return ()
+
     def is_own_program(self, action: Action) -> bool:
         """Return True if the agent chooses the program and not the job."""
         return True
@@ -86,7 +94,7 @@ class Runner(ABC):
         job = item["job"]
         payload = json.dumps(job.get("payload"))
         environment = self.environment(job["action"], inherited)
-        for name in ("JOB_PAYLOAD", "JOB_EXECUTION", "JOB_STEP", "TRACEPARENT", "JOB_SERVER_ID"):
+        for name in OF_SOME_ATTEMPTS:
             environment.pop(name, None)
         # The agent's variables come last, because the code must be able to trust its fencing token.
         own = job_environment(item, files)

@@ -387,3 +387,32 @@ def test_the_agent_ends_with_all_its_pool_processes(plane, pooled):
     worker.process.send_signal(signal.SIGTERM)
     assert worker.process.wait(30) == 0
     assert not alive(pid)
+
+
+def test_pool_processes_are_forked_from_one_that_has_imported_what_can_be_shared(plane, agent, tmp_path):
+    (tmp_path / "forking.py").write_text("import os\nHOME = os.getpid()\ndef run(_): return [HOME, os.getpid()]\n")
+    strange = "import socket\nPAIR = socket.socketpair()\n"
+    (tmp_path / "connected.py").write_text(f"{strange}{(tmp_path / 'forking.py').read_text()}")
+    worker = agent("--allow", "callable:connected,callable:forking,callable:broken", "--concurrency", "1")
+
+    def run(module: str) -> Any:
+        attempt = plane.submit({"type": "callable", "path": f"{module}:run"})
+        return eventually(lambda: plane.final(attempt))
+
+    home, pid = run("forking")["output"]
+    assert home != pid and alive(home)
+    # Processes cannot share the sockets of a module, so each imports that module by itself.
+    other_home, pid = run("connected")["output"]
+    assert other_home == pid
+    assert run("broken")["error"]["code"] == "ModuleNotFoundError"
+
+    os.kill(home, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+
+    def is_forked_again() -> bool:
+        new_home, new_pid = run("forking")["output"]
+        os.kill(new_pid, signal.SIGKILL)
+        return new_home not in (home, new_pid)
+
+    eventually(is_forked_again, "another process has imported the modules")
+    worker.process.kill()
