@@ -68,8 +68,10 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
         case JobState.PENDING:
             return format_html("{}{}.", describe_parked(job) or "Waiting for a worker", before)
         case JobState.CANCELLED:
-            who = next((event["actor"] for event in job.action_events if "cancel" in event["action"]), "")
-            return format_html("Cancelled{}{}.", f" by {who}" if who else "", before)
+            event = next((event for event in job.action_events if "cancel" in event["action"]), None)
+            who = f" by {event['actor']}" if event else ""
+            why = f" Note: {shorten(event['note'], 200)}" if event and event["note"] else ""
+            return format_html("Cancelled{}{}.{}", who, before, why)
     return format_html("{}{}.", words_of(job.state), before)
 
 

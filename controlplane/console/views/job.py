@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
+from controlplane.console.actions.answer_form import PERMISSION as ANSWER_PERMISSION
 from controlplane.console.actions.job_forms import list_job_forms
 from controlplane.console.actions.jobs import (
     DISMISS_ACTION,
@@ -105,6 +106,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "flags": [Flag(flag).meaning for flag in details.flags],
         "placement": placed,
         "holder": holder,
+        "may_answer": waits_for_answer(details) and request.user.has_perm(ANSWER_PERMISSION),
         "actions": [
             *(("jobs", action) for action in list_permitted_actions(request, OF_ONE_JOB, details)),
             *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),
@@ -124,6 +126,11 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     }
     shown["tabs"] = present_content_tabs(shown)
     return render_page(request, "job", shown, is_over=details.finished_at is not None)
+
+
+def waits_for_answer(job: DetailedJob) -> bool:
+    wait = job.waiting_for if job.state == JobState.RUNNING else None
+    return wait is not None and wait["what"] == "answer"
 
 
 def has_ended(job: DetailedJob | None) -> bool:

@@ -250,7 +250,9 @@ def test_the_pages_of_the_execution_and_the_job_lead_to_the_form(begin, person):
     job = run.step("ok")["job"]
     browser = person()
     assert f"{PAGE}{job}/" in browser.get(f"/admin/instance/executions/{run.id}/").content.decode()
-    assert "waits for an answer: Deploy 4.2?" in browser.get(f"/admin/instance/jobs/{job}/").content.decode()
+    page = browser.get(f"/admin/instance/jobs/{job}/").content.decode()
+    assert "waits for an answer: Deploy 4.2?" in page
+    assert f'href="{PAGE}{job}/">Answer…</a>' in page
 
 
 def test_an_alert_opens_when_a_step_waits_for_an_answer(begin, answer, settings, clock):
