@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
             options={
                 'default_permissions': (),
                 'indexes': [models.Index(condition=models.Q(('state', jobs.states.BatchState['RUNNING'])), fields=['worked_on_at'], name='batch_running')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.BatchState['COMPLETED'], jobs.states.BatchState['RUNNING'], jobs.states.BatchState['STOPPED']])), name='batch_state'), models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', True), ('state', jobs.states.BatchState['RUNNING'])), models.Q(models.Q(('state', jobs.states.BatchState['RUNNING']), _negated=True), ('finished_at__isnull', False)), _connector='OR'), name='batch_finished_at_its_end')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('state', words='COMPLETED,RUNNING,STOPPED')), name='batch_state'), models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', True), ('state', jobs.states.BatchState['RUNNING'])), models.Q(models.Q(('state', jobs.states.BatchState['RUNNING']), _negated=True), ('finished_at__isnull', False)), _connector='OR'), name='batch_finished_at_its_end')],
             },
         ),
         migrations.CreateModel(
@@ -157,7 +157,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'history',
                 'default_permissions': (),
-                'constraints': [models.CheckConstraint(condition=models.Q(('span__in', [jobs.history.Span['HOUR'], jobs.history.Span['MINUTE']])), name='history_span'), models.CheckConstraint(condition=models.Q(('dimension', ''), ('dimension__in', [jobs.history.Dimension['TAG'], jobs.history.Dimension['ACTION'], jobs.history.Dimension['CLUSTER']]), _connector='OR'), name='history_dimension'), models.UniqueConstraint(fields=('span', 'dimension', 'at', 'key'), name='history_once')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('span', words='hour,minute')), name='history_span'), models.CheckConstraint(condition=models.Q(('dimension', ''), ('dimension__in', [jobs.history.Dimension['TAG'], jobs.history.Dimension['ACTION'], jobs.history.Dimension['CLUSTER']]), _connector='OR'), name='history_dimension'), models.UniqueConstraint(fields=('span', 'dimension', 'at', 'key'), name='history_once')],
             },
         ),
         migrations.CreateModel(
@@ -192,7 +192,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'default_permissions': (),
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', [jobs.choices.HoldOf['ACTION'], jobs.choices.HoldOf['EXECUTION'], jobs.choices.HoldOf['LIMIT'], jobs.choices.HoldOf['NAMESPACE'], jobs.choices.HoldOf['QUEUE'], jobs.choices.HoldOf['TAG'], jobs.choices.HoldOf['TRIGGER']])), name='hold_kind'), models.CheckConstraint(condition=models.Q(('mode__in', [jobs.choices.HoldMode['PAUSE'], jobs.choices.HoldMode['REFUSE']])), name='hold_mode'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('by', 'key'), name='hold_key_once'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('ended_observed__isnull', True)), models.Q(('ended_at__isnull', False), ('ended_observed__isnull', False)), _connector='OR'), name='hold_end_has_both_times')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('kind', words='action,execution,limit,namespace,queue,tag,trigger')), name='hold_kind'), models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('mode', words='pause,refuse')), name='hold_mode'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('by', 'key'), name='hold_key_once'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('ended_observed__isnull', True)), models.Q(('ended_at__isnull', False), ('ended_observed__isnull', False)), _connector='OR'), name='hold_end_has_both_times')],
             },
         ),
         migrations.CreateModel(
@@ -342,7 +342,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'permissions': [('evaluate_trigger', 'Can have triggers evaluated now')],
-                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(('missed__in', [jobs.choices.Missed['FIRE_ALL'], jobs.choices.Missed['FIRE_ONCE'], jobs.choices.Missed['SKIP']])), name='trigger_missed'), models.CheckConstraint(condition=models.Q(('overlap__in', [jobs.choices.Overlap['ALLOW'], jobs.choices.Overlap['CANCEL_RUNNING'], jobs.choices.Overlap['QUEUE_ONE'], jobs.choices.Overlap['SKIP']])), name='trigger_overlap'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0), ('on_signal__isnull', True)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True), ('on_signal__isnull', True)), models.Q(('cron__isnull', True), ('interval_seconds__isnull', True), ('on_signal__isnull', False)), _connector='OR'), name='trigger_has_one_schedule')],
+                'constraints': [models.UniqueConstraint(fields=('namespace', 'name'), name='trigger_name_once'), models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('missed', words='fire_all,fire_once,skip')), name='trigger_missed'), models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('overlap', words='allow,cancel_running,queue_one,skip')), name='trigger_overlap'), models.CheckConstraint(condition=models.Q(models.Q(('cron__isnull', True), ('interval_seconds__gt', 0), ('on_signal__isnull', True)), models.Q(('cron__isnull', False), ('interval_seconds__isnull', True), ('on_signal__isnull', True)), models.Q(('cron__isnull', True), ('interval_seconds__isnull', True), ('on_signal__isnull', False)), _connector='OR'), name='trigger_has_one_schedule')],
             },
         ),
         migrations.CreateModel(
@@ -481,7 +481,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['trigger', 'id'], name='backfill_of_trigger'), models.Index(condition=models.Q(('state', jobs.states.BackfillState['RUNNING'])), fields=['id'], name='backfill_running')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.BackfillState['COMPLETED'], jobs.states.BackfillState['RUNNING'], jobs.states.BackfillState['STOPPED']])), name='backfill_state'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='backfill_once_by_key')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('state', words='COMPLETED,RUNNING,STOPPED')), name='backfill_state'), models.UniqueConstraint(condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='backfill_once_by_key')],
             },
         ),
         migrations.CreateModel(
@@ -558,7 +558,7 @@ class Migration(migrations.Migration):
             options={
                 'default_permissions': (),
                 'indexes': [models.Index(fields=['batch', 'id'], name='batchitem_of_batch'), models.Index(fields=['batch', 'outcome', 'id'], name='batchitem_by_outcome')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.ItemOutcome['DONE'], jobs.states.ItemOutcome['PENDING'], jobs.states.ItemOutcome['REFUSED']])), name='batchitem_outcome')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('outcome', words='DONE,PENDING,REFUSED')), name='batchitem_outcome')],
             },
         ),
         migrations.CreateModel(
@@ -575,7 +575,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['id'],
                 'indexes': [models.Index(fields=['execution', 'id'], name='executionevent_of_execution')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('code__in', [jobs.states.EventCode['CODE_MAY_RUN'], jobs.states.EventCode['DEADLINE_MISSED'], jobs.states.EventCode['EXECUTION_REPAIRED'], jobs.states.EventCode['EXECUTION_TIMEOUT'], jobs.states.EventCode['HOOK_FAILED'], jobs.states.EventCode['JOB_REQUEUED'], jobs.states.EventCode['JOB_RESUBMITTED'], jobs.states.EventCode['NO_MATCHING_WORKER'], jobs.states.EventCode['RETRY'], jobs.states.EventCode['STEP_SKIPPED'], jobs.states.EventCode['STEP_TIMEOUT'], jobs.states.EventCode['TRIGGER_REFUSED'], jobs.states.EventCode['WORKER_CRASHED']])), name='executionevent_code')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('code', words='CODE_MAY_RUN,DEADLINE_MISSED,EXECUTION_REPAIRED,EXECUTION_TIMEOUT,HOOK_FAILED,JOB_REQUEUED,JOB_RESUBMITTED,NO_MATCHING_WORKER,RETRY,STEP_SKIPPED,STEP_TIMEOUT,TRIGGER_REFUSED,WORKER_CRASHED')), name='executionevent_code')],
             },
         ),
         migrations.CreateModel(
@@ -766,27 +766,27 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.JobState['BLOCKED'], jobs.states.JobState['CANCELLED'], jobs.states.JobState['CLAIMED'], jobs.states.JobState['COMPLETED'], jobs.states.JobState['EXPIRED'], jobs.states.JobState['FAILED'], jobs.states.JobState['PENDING'], jobs.states.JobState['RUNNING'], jobs.states.JobState['SKIPPED']])), name='job_state'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('state', words='BLOCKED,CANCELLED,CLAIMED,COMPLETED,EXPIRED,FAILED,PENDING,RUNNING,SKIPPED')), name='job_state'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', [jobs.states.JobKind['CELERY'], jobs.states.JobKind['TASK'], jobs.states.JobKind['TRIGGER']])), name='job_kind'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('kind', words='CELERY,TASK,TRIGGER')), name='job_kind'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('on_worker_lost__in', [jobs.choices.OnWorkerLost['FAIL'], jobs.choices.OnWorkerLost['RESUBMIT']])), name='job_on_worker_lost'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('on_worker_lost', words='FAIL,RESUBMIT')), name='job_on_worker_lost'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('unmatched__in', [jobs.choices.Unmatched['FAIL'], jobs.choices.Unmatched['WAIT']])), name='job_unmatched'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('unmatched', words='fail,wait')), name='job_unmatched'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('isolation__in', [jobs.choices.Isolation['PROCESS']])), name='job_isolation'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('isolation', words='process')), name='job_isolation'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('retry_backoff__in', [jobs.choices.RetryBackoff['EXPONENTIAL'], jobs.choices.RetryBackoff['FIXED']])), name='job_retry_backoff'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('retry_backoff', words='exponential,fixed')), name='job_retry_backoff'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
@@ -794,11 +794,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('state__in', [jobs.states.JobState['CANCELLED'], jobs.states.JobState['COMPLETED'], jobs.states.JobState['EXPIRED'], jobs.states.JobState['FAILED'], jobs.states.JobState['SKIPPED']])), models.Q(models.Q(('state__in', [jobs.states.JobState['CANCELLED'], jobs.states.JobState['COMPLETED'], jobs.states.JobState['EXPIRED'], jobs.states.JobState['FAILED'], jobs.states.JobState['SKIPPED']]), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='job_finished_at_its_end'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CANCELLED,COMPLETED,EXPIRED,FAILED,SKIPPED'), ('finished_at__isnull', False)), models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CANCELLED,COMPLETED,EXPIRED,FAILED,SKIPPED'), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='job_finished_at_its_end'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('attempt_id__isnull', False), ('state__in', [jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['RUNNING']])), models.Q(models.Q(('state__in', [jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['RUNNING']]), _negated=True), ('attempt_id__isnull', True)), models.Q(('action__type__in', ['approval', 'execution', 'wait']), ('attempt_id__isnull', True), ('state', jobs.states.JobState['RUNNING'])), models.Q(('attempt_id__isnull', True), ('loop__isnull', False), ('state', jobs.states.JobState['RUNNING'])), _connector='OR'), name='job_held_while_live'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CLAIMED,RUNNING'), ('attempt_id__isnull', False)), models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CLAIMED,RUNNING'), _negated=True), ('attempt_id__isnull', True)), models.Q(('action__type__in', ['approval', 'execution', 'wait']), ('attempt_id__isnull', True), ('state', jobs.states.JobState['RUNNING'])), models.Q(('attempt_id__isnull', True), ('loop__isnull', False), ('state', jobs.states.JobState['RUNNING'])), _connector='OR'), name='job_held_while_live'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
@@ -806,11 +806,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.choices.OnDeadline['CANCEL'], jobs.choices.OnDeadline['FLAG']])), name='job_on_deadline'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('on_deadline', words='cancel,flag')), name='job_on_deadline'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(('hook__in', [jobs.choices.HookOf['ON_COMPLETE'], jobs.choices.HookOf['ON_ERROR'], jobs.choices.HookOf['ON_SUCCESS']])), name='job_hook'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('hook', words='on_complete,on_error,on_success')), name='job_hook'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='workerjob',
@@ -830,7 +830,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='triggerslot',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', [jobs.states.SlotOutcome['EVALUATING'], jobs.states.SlotOutcome['FAILED'], jobs.states.SlotOutcome['FIRED'], jobs.states.SlotOutcome['MISSED'], jobs.states.SlotOutcome['NOT_FIRED'], jobs.states.SlotOutcome['QUEUED'], jobs.states.SlotOutcome['SKIPPED']])), name='triggerslot_outcome'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('outcome', words='EVALUATING,FAILED,FIRED,MISSED,NOT_FIRED,QUEUED,SKIPPED')), name='triggerslot_outcome'),
         ),
         migrations.AddConstraint(
             model_name='triggerslot',
@@ -894,7 +894,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='execution',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.ExecutionState['CANCELLED'], jobs.states.ExecutionState['CANCELLING'], jobs.states.ExecutionState['COMPLETED'], jobs.states.ExecutionState['FAILED'], jobs.states.ExecutionState['RUNNING']])), name='execution_state'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('state', words='CANCELLED,CANCELLING,COMPLETED,FAILED,RUNNING')), name='execution_state'),
         ),
         migrations.AddConstraint(
             model_name='execution',
@@ -906,7 +906,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='execution',
-            constraint=models.CheckConstraint(condition=models.Q(('on_deadline__in', [jobs.choices.OnDeadline['CANCEL'], jobs.choices.OnDeadline['FLAG']])), name='execution_on_deadline'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('on_deadline', words='cancel,flag')), name='execution_on_deadline'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='execution',
@@ -946,7 +946,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [jobs.states.AttemptState['CANCELLED'], jobs.states.AttemptState['CLAIMED'], jobs.states.AttemptState['COMPLETED'], jobs.states.AttemptState['FAILED'], jobs.states.AttemptState['RELEASED'], jobs.states.AttemptState['REQUEUED'], jobs.states.AttemptState['RESUBMITTED'], jobs.states.AttemptState['RUNNING']])), name='attempt_state'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('state', words='CANCELLED,CLAIMED,COMPLETED,FAILED,RELEASED,REQUEUED,RESUBMITTED,RUNNING')), name='attempt_state'),
         ),
         migrations.AddConstraint(
             model_name='attempt',

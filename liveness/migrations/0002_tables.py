@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'API token',
                 'ordering': ['-created_at'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('role__in', ['client', 'operator', 'viewer', 'worker'])), name='apitoken_role')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('role', words='client,operator,viewer,worker')), name='apitoken_role')],
             },
         ),
         migrations.CreateModel(
@@ -258,7 +258,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['id'],
                 'indexes': [models.Index(fields=['server_id', 'id'], name='serverevent_of_server'), models.Index(fields=['at'], name='serverevent_by_time'), models.Index(condition=models.Q(('subject_type', liveness.states.Subject['SERVER']), _negated=True), fields=['subject_type', 'subject_id', 'id'], name='serverevent_of_subject'), models.Index(condition=models.Q(('action', ''), ('to_state__in', [liveness.states.ServerState['DISCONNECTED'], liveness.states.ServerState['ERROR']])), fields=['at'], name='serverevent_of_loss'), models.Index(fields=['server_name'], name='serverevent_by_name')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('subject_type__in', [liveness.states.Subject['ATTEMPTS'], liveness.states.Subject['BRAKE'], liveness.states.Subject['EXECUTION'], liveness.states.Subject['HOLD'], liveness.states.Subject['INCIDENT'], liveness.states.Subject['INSTANCE'], liveness.states.Subject['JOB'], liveness.states.Subject['LIMIT'], liveness.states.Subject['SERVER'], liveness.states.Subject['TOKEN'], liveness.states.Subject['TRIGGER']])), name='serverevent_subject')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('subject_type', words='attempts,brake,execution,hold,incident,instance,job,limit,server,token,trigger')), name='serverevent_subject')],
             },
         ),
         pgtrigger.migrations.AddTrigger(
@@ -307,15 +307,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='server',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [liveness.states.ServerState['CREATED'], liveness.states.ServerState['DISCONNECTED'], liveness.states.ServerState['ERROR'], liveness.states.ServerState['INACTIVE'], liveness.states.ServerState['MAINTENANCE'], liveness.states.ServerState['NOT_RUNNING'], liveness.states.ServerState['RUNNING'], liveness.states.ServerState['TERMINATED_FORCED'], liveness.states.ServerState['TERMINATED_GRACEFULLY'], liveness.states.ServerState['TERMINATING']])), name='server_state'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('state', words='CREATED,DISCONNECTED,ERROR,INACTIVE,MAINTENANCE,NOT_RUNNING,RUNNING,TERMINATED_FORCED,TERMINATED_GRACEFULLY,TERMINATING')), name='server_state'),
         ),
         migrations.AddConstraint(
             model_name='server',
-            constraint=models.CheckConstraint(condition=models.Q(('type__in', [liveness.states.ServerType['EXECUTOR'], liveness.states.ServerType['INDEXER'], liveness.states.ServerType['SCHEDULER'], liveness.states.ServerType['WEBSERVER'], liveness.states.ServerType['WORKER']])), name='server_type'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('type', words='EXECUTOR,INDEXER,SCHEDULER,WEBSERVER,WORKER')), name='server_type'),
         ),
         migrations.AddConstraint(
             model_name='server',
-            constraint=models.CheckConstraint(condition=models.Q(('worker_task_restart_strategy__in', [liveness.states.RestartStrategy['AFTER_TERMINATION_GRACE_PERIOD'], liveness.states.RestartStrategy['IMMEDIATELY'], liveness.states.RestartStrategy['NEVER']])), name='server_restart_strategy'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('worker_task_restart_strategy', words='AFTER_TERMINATION_GRACE_PERIOD,IMMEDIATELY,NEVER')), name='server_restart_strategy'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='server',
