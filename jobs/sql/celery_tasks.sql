@@ -35,6 +35,10 @@ reported_tasks as materialized (
 (t.state in ('COMPLETED', 'FAILED', 'RETRIED', 'QUARANTINED') and t.retries >= (j.action ->> 'retries')::int
  and clock_timestamp() - make_interval(secs => t.held_seconds) > a.claimed_at)
 
+-- rule: is_earlier_try(t, j)
+-- true if t reports a try before the last one of job j, which has ended. A task that is sent again begins after that end
+(t.retries < (j.action ->> 'retries')::int and clock_timestamp() - make_interval(secs => t.held_seconds) <= j.finished_at)
+
 -- rule: was_revoked(j)
 -- true if job j was cancelled so recently that Celery itself still remembers the revocation. Then the task must not run
 (j.state = 'CANCELLED' and j.finished_at > clock_timestamp() - interval '3 hours')
@@ -71,7 +75,7 @@ update jobs_workerjob j
    and case t.state
            when 'QUARANTINED' then t.known_job_id is null
                and (j.error ->> 'code' is distinct from 'RESUBMISSIONS_EXHAUSTED' or j.dismissed_at is not null)
-           else {{is_new_delivery(t)}} and not {{was_revoked(j)}}
+           else {{is_new_delivery(t)}} and not {{was_revoked(j)}} and not {{is_earlier_try(t, j)}}
                and t.state in ('HELD', 'RUNNING', 'COMPLETED', 'FAILED', 'RETRIED')
        end
 returning j.id

@@ -88,8 +88,8 @@ expired_jobs as (
        set state = 'EXPIRED', finished_at = clock_timestamp(),
            error = jsonb_build_object('code', 'EXPIRED', 'message', format(
                case j.kind when 'CELERY' then
-                   'No worker received its message until %%s. Look for its result in the result backend of Celery. '
-                   'If it has none, send the task again.'
+                   'No worker received its message until %%s. Look for it in its queue, and for a result in the result backend of '
+                   'Celery. If there is neither, send the task again.'
                else 'it was good until %%s' end, j.good_until))
       from jobs_to_expire
      where j.id = any(array[jobs_to_expire.id])

@@ -49,7 +49,7 @@ class TaskEnded(NamedTuple):
     seconds: float = 0.0
     text: str | None = None
     traceback: str | None = None
-    is_kept: bool = False  # the worker keeps this end until the order ForgetEnds
+    kept_attempt: str = ""  # id of the attempt, if the worker keeps this end until the order ForgetEnds
 
 
 class MessagesDropped(NamedTuple):
@@ -159,9 +159,9 @@ class ForgetJob(NamedTuple):
 
 
 class ForgetEnds(NamedTuple):
-    """Order to forget the ends of these deliveries, because the control plane knows them or need not."""
+    """Order to forget the ends of these attempts, because the control plane knows them or need not."""
 
-    tags: Sequence[str]
+    attempts: Sequence[str]
 
 
 class StoreFailure(NamedTuple):

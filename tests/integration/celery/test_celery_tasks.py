@@ -212,6 +212,17 @@ def test_a_belated_loss_of_a_task_that_ended_elsewhere_makes_no_new_job(one, two
     assert WorkerJob.objects.get().state == "COMPLETED"
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "RETRIED", "FAILED"])
+def test_a_late_report_of_an_earlier_try_makes_no_new_job(one, two, clock, state):
+    two.say(task(state="COMPLETED", retries=1))
+    early = task(state=state, held_seconds=5)
+    assert one.say(early)["late"] == [early["attempt"]]
+    assert WorkerJob.objects.get().state == "COMPLETED"
+    clock.advance(10)
+    one.say(task(state=state, held_seconds=5))  # sent again under the same id
+    assert WorkerJob.objects.count() == 2
+
+
 # Other actions on jobs
 
 

@@ -130,19 +130,32 @@ def test_the_next_heart_reports_a_kept_end_and_the_worker_forgets_it(pipe, heart
     assert ends.list_messages() == []
 
 
+def test_a_message_that_returns_to_the_same_worker_has_the_same_tag_on_redis(ends):
+    again = HELD._replace(attempt="attempt-2", is_known=True)
+    keep(ends, end=TaskEnded("1", "LOST", 0.1, "WORKER_CRASHED: signal 9"))
+    second = keep(ends, again, TaskEnded("1", "COMPLETED"))
+    records = TaskRecords()
+    for message in ends.list_messages():
+        records.read(message)
+    tasks = records.next_batch()["tasks"]
+    assert [(task["attempt"], task["state"]) for task in tasks] == [("attempt-1", "LOST"), ("attempt-2", "COMPLETED")]
+    ends.forget(["attempt-1"])
+    assert ends.list_messages()[-1] == second, "it is not reported yet"
+
+
 def test_only_ends_that_the_control_plane_must_learn_are_kept(ends):
     completed, after = FAILED._replace(outcome="COMPLETED"), kept_ends.KEPT_AFTER
-    assert not keep(ends, end=completed).is_kept
-    assert keep(ends, end=completed, age=after).is_kept, "a heart may have reported it as running"
-    assert keep(ends, HELD._replace(is_known=True), completed).is_kept
-    assert keep(KeptEnds("everything"), end=completed).is_kept
-    assert not keep(KeptEnds("servers"), age=after).is_kept
+    assert not keep(ends, end=completed).kept_attempt
+    assert keep(ends, end=completed, age=after).kept_attempt, "a heart may have reported it as running"
+    assert keep(ends, HELD._replace(is_known=True), completed).kept_attempt
+    assert keep(KeptEnds("everything"), end=completed).kept_attempt
+    assert not keep(KeptEnds("servers"), age=after).kept_attempt
 
 
 def test_the_latest_ends_are_kept_if_there_are_too_many(ends, monkeypatch):
     monkeypatch.setattr(kept_ends, "KEPT", 2)
     for tag in "123":
-        keep(ends, HELD._replace(tag=tag), FAILED._replace(tag=tag))
+        keep(ends, HELD._replace(tag=tag, attempt=tag), FAILED._replace(tag=tag))
     assert [message.tag for message in ends.list_messages() if isinstance(message, TaskEnded)] == ["2", "3"]
 
 

@@ -14,6 +14,7 @@ from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 from kombu import Connection
 
+from controlplane.agent.celery.heart.task_records import TaskRecords
 from controlplane.agent.celery.messages import TaskEnded, TaskHeld, TaskRunning
 from controlplane.agent.celery.options import CeleryOptions
 from controlplane.agent.celery.worker.context import WorkerContext
@@ -95,7 +96,25 @@ def test_a_new_heart_gets_a_task_with_acks_late_false_until_its_end_is_sent(make
     request.on_success((False, "done", 0.1))
     again = list(list_tasks(request.context.ends))
     assert [type(message) for message in again] == [TaskHeld, TaskRunning, TaskEnded]
-    assert again[0].held_for >= KEPT_AFTER and again[-1].is_kept
+    assert again[0].held_for >= KEPT_AFTER and again[-1].kept_attempt == request.attempt
+
+
+def test_a_new_heart_gets_a_task_on_its_way_to_a_child_as_running(make_request, monkeypatch):
+    request = make_request(acks_late=True)
+    monkeypatch.setattr(state, "requests", {"a": request})
+    request.record_given()
+    assert list(list_tasks(request.context.ends))[-1] == TaskRunning(request.tag, None)
+
+
+def test_a_kept_end_hides_no_later_delivery_with_the_same_tag(make_request, monkeypatch):
+    request = make_request(acks_late=True)
+    monkeypatch.setattr(state, "requests", {"a": request})
+    before = request.held._replace(attempt="before")
+    request.context.ends.keep(before, TaskEnded(request.tag, "LOST"), request.since, has_started=True)
+    records = TaskRecords()
+    for message in list_tasks(request.context.ends):
+        records.read(message)
+    assert records.ids_of([request.attempt]) == ["a"]
 
 
 def test_a_request_is_freed_with_its_last_reference(make_request):

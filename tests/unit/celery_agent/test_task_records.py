@@ -195,16 +195,19 @@ def test_an_end_after_a_report_without_an_answer_is_reported(clock, end):
 
 
 def test_a_worker_may_forget_an_end_once_the_control_plane_knows_it(clock):
-    failed, short = TaskEnded("1", "FAILED", is_kept=True), TaskEnded("2", "COMPLETED", is_kept=True)
+    failed, short = (
+        TaskEnded("1", "FAILED", kept_attempt="attempt-1"),
+        TaskEnded("2", "COMPLETED", kept_attempt="attempt-2"),
+    )
     records = records_of(clock, received("1"), received("2"), failed, short, TaskEnded("3", "COMPLETED"))
-    assert records.take_known_ends() == ["2"], "it is only counted"
+    assert records.take_known_ends() == ["attempt-2"], "it is only counted"
     records.next_batch()
     records.take_back()
     records.read(failed)
     assert records.take_known_ends() == [], "no answer yet"
     records.next_batch()
     records.confirm()
-    assert (records.take_known_ends(), records.take_known_ends()) == (["1"], [])
+    assert (records.take_known_ends(), records.take_known_ends()) == (["attempt-1"], [])
 
 
 def test_a_revoked_task_is_no_longer_held_and_not_recorded(clock):

@@ -133,8 +133,8 @@ class HeartProcess:
             time.sleep(1.0)
             try:
                 self.connection.record()
-                if tags := self.records.take_known_ends():
-                    self.order(ForgetEnds(tags))
+                if attempts := self.records.take_known_ends():
+                    self.order(ForgetEnds(attempts))
             except Exception:
                 log.exception("Records of tasks were not sent")
 

@@ -49,7 +49,7 @@ class TaskRecords:
         self._changed: set[str] = set()  # names whose sums were not recorded yet
         self._sent: list[tuple[TaskRecord, str]] = []
         self._sent_names: set[str] = set()
-        self._known_ends: list[str] = []  # tags whose ends the worker need not keep any more
+        self._known_ends: list[str] = []  # attempts whose ends the worker need not keep any more
         self.counter = str(uuid.uuid4())
         self.is_complete = True  # False if the worker dropped messages
 
@@ -71,12 +71,12 @@ class TaskRecords:
 
     def _read_end(self, end: TaskEnded, task: TaskRecord | None) -> None:
         if task:
-            task.is_kept = end.is_kept
+            task.is_kept = bool(end.kept_attempt)
             waits = self._end(task, end.outcome, end.seconds, end.text, end.traceback)
         else:
-            waits = any(one.held.tag == end.tag for one in self._ended)
-        if end.is_kept and not waits:
-            self._known_ends.append(end.tag)
+            waits = any(one.held.attempt == end.kept_attempt for one in self._ended)
+        if end.kept_attempt and not waits:
+            self._known_ends.append(end.kept_attempt)
 
     def _end(
         self,
@@ -175,10 +175,10 @@ class TaskRecords:
             return task is not None and task.state == "RUNNING" and not task.held.acks_late
 
     def take_known_ends(self) -> list[str]:
-        """Return the tags of ends that the control plane knows, or need not know. Return each once."""
+        """Return the attempts whose ends the control plane knows, or need not know. Return each once."""
         with self._lock:
-            tags, self._known_ends = self._known_ends, []
-            return tags
+            attempts, self._known_ends = self._known_ends, []
+            return attempts
 
     def next_batch(self) -> dict[str, Any] | None:
         """Return the body of the next report. Return None if there is nothing new.
@@ -221,7 +221,7 @@ class TaskRecords:
                 task.recorded, task.recorded_at = state, now
             # A task that this report calls running may have ended during the call.
             sent = {id(task) for task, state in self._sent if state == task.state}
-            self._known_ends += [task.held.tag for task in self._ended if id(task) in sent and task.is_kept]
+            self._known_ends += [task.held.attempt for task in self._ended if id(task) in sent and task.is_kept]
             self._ended = [task for task in self._ended if id(task) not in sent]
 
     def take_back(self) -> None:

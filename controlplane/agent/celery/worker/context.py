@@ -59,6 +59,8 @@ class ProtectedRequest:
     since: float  # time.monotonic() when it was received
     time_start: float | None
     worker_pid: int | None
+    attempt: str
+    is_given = False  # True if it was passed to a child of the pool, so its code may run
     is_reported = False  # True if its end was sent to the heart
 
 

@@ -94,7 +94,10 @@ class HeartPipe:
         with self._lock:
             if self._pipe < 0 or self._has_dropped:
                 return
-            self._waiting.append(encode(message, MOST))
+            data = encode(message, MOST)
+            if not self._waiting and not (data := self._rest_of(data)):
+                return  # nearly always
+            self._waiting.append(data)
             self._write()
             if len(self._waiting) > WAITING:
                 self._waiting.clear()
@@ -119,18 +122,19 @@ class HeartPipe:
 
     def _write(self) -> None:
         while self._waiting:
-            data = self._waiting[0]
-            try:
-                rest = data[os.write(self._pipe, data) :]
-            except BlockingIOError:
-                return
-            except OSError:
-                self._waiting.clear()  # the heart has ended; the next heart receives all tasks
-                return
-            if rest:
+            if rest := self._rest_of(self._waiting[0]):
                 self._waiting[0] = rest
-            else:
-                self._waiting.popleft()
+                return
+            self._waiting.popleft()
+
+    def _rest_of(self, data: bytes) -> bytes:
+        """Write to the pipe. Return what did not fit."""
+        try:
+            return data[os.write(self._pipe, data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            return b""  # the heart has ended; the next heart receives all tasks
 
     # Used by the worker
 

@@ -19,7 +19,10 @@ ALWAYS_REPORTED = ("FAILED", "RETRIED", "LOST", "QUARANTINED")
 
 
 class KeptEnds:
-    """The kept ends of one worker, by the tag of the delivery. Thread safe: a task may end in a thread of the pool."""
+    """The kept ends of one worker, by attempt. Thread safe: a task may end in a thread of the pool.
+
+    On Redis a message that returns to the same worker has the same tag again, but it is another attempt.
+    """
 
     def __init__(self, level: str) -> None:
         """Keep nothing yet. `level` is the option `record`."""
@@ -42,10 +45,10 @@ class KeptEnds:
         is_reported = self._level != "servers" and end.outcome in ALWAYS_REPORTED
         if not is_reported and not self.may_be_recorded(held, since):
             return end
-        end = end._replace(is_kept=True)
+        end = end._replace(kept_attempt=held.attempt)
         running = [TaskRunning(held.tag, None)] if has_started else []
         with self._lock:
-            self._kept[held.tag] = (held, since, [*running, end])
+            self._kept[held.attempt] = (held, since, [*running, end])
             while len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
         return end
@@ -55,10 +58,10 @@ class KeptEnds:
         with self._lock:
             return [message for held, since, rest in self._kept.values() for message in (with_age(held, since), *rest)]
 
-    def forget(self, tags: Iterable[str]) -> None:
+    def forget(self, attempts: Iterable[str]) -> None:
         with self._lock:
-            for tag in tags:
-                self._kept.pop(tag, None)
+            for attempt in attempts:
+                self._kept.pop(attempt, None)
 
 
 def with_age(held: TaskHeld, since: float) -> TaskHeld:

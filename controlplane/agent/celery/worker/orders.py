@@ -47,8 +47,8 @@ class Orders:
                 jobs.begin(attempt)
             case messages.ForgetJob(attempt) if jobs:
                 jobs.forget(attempt)
-            case messages.ForgetEnds(tags):
-                self._context.ends.forget(tags)
+            case messages.ForgetEnds(attempts):
+                self._context.ends.forget(attempts)
             case messages.StoreFailure(key):
                 self._context.send(FailureStored(key, *store_failure_of(self._context.app, order)))
 

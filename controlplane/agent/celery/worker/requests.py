@@ -45,7 +45,6 @@ class Protected(ProtectedRequest, Base):
     context: WorkerContext
     settlement: Settlement
     jobs: OwnQueue | None
-    _given = False
     _outcome: str | None = None
     _text: str | None = None
     _traceback: str | None = None
@@ -88,12 +87,12 @@ class Protected(ProtectedRequest, Base):
 
     def record_given(self) -> None:
         """Record that the request is passed to a child of the pool. Its code may run from now on."""
-        self._given = True
+        self.is_given = True
         self.context.send(TaskRunning(self.tag, None))
 
     def on_accepted(self, pid: int, time_accepted: float) -> None:
         # The child with the request ends together with its parent, so the heart needs the process id only for jobs.
-        if self.is_job or not (self._given and DIES_WITH_ITS_PARENT):
+        if self.is_job or not (self.is_given and DIES_WITH_ITS_PARENT):
             self.context.send(TaskRunning(self.tag, pid))
         super().on_accepted(pid, time_accepted)
 
@@ -162,12 +161,13 @@ class Protected(ProtectedRequest, Base):
         if not self.is_reported:
             seconds = round(time.time() - self.time_start, 3) if self.time_start else 0.0
             end = TaskEnded(self.tag, self._outcome or default, seconds, self._text, self._traceback)
-            if not self.is_job:
-                end = self.context.ends.keep(self.held, end, self.since, has_started=bool(self.time_start))
-            self.is_reported = True  # from now on a new heart gets the kept end, and not the task as held
-            self.context.send(end)
             if self.is_job and self.jobs:
                 self.jobs.record_end(self, end)
+            else:
+                has_started = self.is_given or bool(self.time_start)
+                end = self.context.ends.keep(self.held, end, self.since, has_started=has_started)
+            self.is_reported = True  # from now on a new heart gets the kept end, and not the task as held
+            self.context.send(end)
 
     def reject(self, requeue: bool = False) -> None:
         if not self.acknowledged:
