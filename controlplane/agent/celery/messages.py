@@ -220,13 +220,16 @@ class Greeting:
     ends_namespace: bool = False  # True if the kernel ends all processes of the container together with the worker
 
 
+_dumps = json.JSONEncoder(default=str).encode  # made once, because json.dumps would make it for each message
+
+
 def encode(message: FromWorker | Order, most: int | None = None) -> bytes:
     """Return a message as one line. Shorten its texts if the line has more than `most` bytes."""
     line = [type(message).__name__, *message]
-    data = json.dumps(line, default=str).encode() + b"\n"
+    data = _dumps(line).encode() + b"\n"
     if most and len(data) > most:
         line = [field[:SHORTENED] if isinstance(field, str) else field for field in line]
-        data = json.dumps(line, default=str).encode() + b"\n"
+        data = _dumps(line).encode() + b"\n"
     return data
 
 
