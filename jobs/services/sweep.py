@@ -138,7 +138,7 @@ def end_by_thresholds(
 
 def expire_jobs() -> dict[str, int]:
     """Set jobs past their `good_until` to EXPIRED. Return how many."""
-    return recovery.sweep_in_batches(sql.expire_jobs)
+    return recovery.sweep_in_batches(sql.expire_jobs, kept=conf().job_retention)
 
 
 def fail_unmatched_jobs() -> dict[str, int]:

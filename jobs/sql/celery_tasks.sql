@@ -39,6 +39,12 @@ reported_tasks as materialized (
 -- true if t reports a try before the last one of job j, which has ended. A task that is sent again begins after that end
 (t.retries < (j.action ->> 'retries')::int and clock_timestamp() - make_interval(secs => t.held_seconds) <= j.finished_at)
 
+-- rule: cannot_be_received(j)
+-- true if j is a Celery task that no worker receives now: its queue is on hold, or no live worker reads it
+(j.kind = 'CELERY' and (
+    exists (select from jobs_hold h where h.kind = 'queue' and {{is_in_force(h)}} and {{covers_set(h, j)}})
+    or not exists (select from liveness_server s where s.state in {{ALIVE}} and {{is_suited(s, j)}})))
+
 -- rule: was_revoked(j)
 -- true if job j was cancelled so recently that Celery itself still remembers the revocation. Then the task must not run
 (j.state = 'CANCELLED' and j.finished_at > clock_timestamp() - interval '3 hours')
@@ -81,7 +87,7 @@ update jobs_workerjob j
 returning j.id
 
 -- statement: add_tasks
--- Add a job for each task that has none. A job whose task is not reported for as long as jobs are kept is EXPIRED.
+-- Add a job for each task that has none. A job that stays PENDING for as long as jobs are kept is EXPIRED.
 -- takes: tasks jsonb, server uuid, version int, kept float8
 -- returns: id uuid
 with {{reported_tasks}}

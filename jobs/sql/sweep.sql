@@ -65,8 +65,9 @@ with held as materialized (
 {{count_ended_attempts}}
 
 -- statement: expire_jobs
--- Set pending jobs to EXPIRED whose `good_until` has passed, one batch, and count them. Called by the sweep.
--- takes: only uuid[], batch bigint
+-- Set pending jobs to EXPIRED whose `good_until` has passed, one batch, and count them. A Celery task that no worker can
+-- receive now gets another day, while its job is younger than `kept` seconds. Called by the sweep.
+-- takes: only uuid[], kept float8, batch bigint
 -- returns: state text, jobs bigint, executions uuid[]|null, evaluations uuid[]|null, listed uuid[]
 -- row: SweptJobs
 with jobs_to_expire as (
@@ -78,11 +79,23 @@ with jobs_to_expire as (
      cross join lateral (
            select j.id from jobs_workerjob j
             where j.id = due.id and j.state = 'PENDING' and j.good_until < clock_timestamp() and {{root_is_locked(j)}}
+              and not (j.created_at > clock_timestamp() - make_interval(secs => %(kept)s) and {{cannot_be_received(j)}})
               for no key update skip locked
            ) j
      limit %(batch)s
 ),
 -- due: select id from jobs_to_expire
+-- After a hold, at least twelve hours are left in which workers can receive the messages that waited.
+prolonged_jobs as (
+    update jobs_workerjob j
+       set good_until = clock_timestamp() + interval '1 day'
+     where j.id in (
+           select id from jobs_workerjob
+            where state = 'PENDING' and good_until < clock_timestamp() + interval '12 hours' and kind = 'CELERY'
+              and created_at > clock_timestamp() - make_interval(secs => %(kept)s)
+            order by id limit %(batch)s for no key update skip locked)
+       and {{cannot_be_received(j)}}
+),
 expired_jobs as (
     update jobs_workerjob j
        set state = 'EXPIRED', finished_at = clock_timestamp(),

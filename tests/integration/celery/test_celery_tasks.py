@@ -5,7 +5,8 @@ import uuid
 import pytest
 from django.db import connection
 
-from jobs.models import Attempt, LateReport, WorkerJob
+from controlplane.core.model_fields import ClockTimestamp
+from jobs.models import Attempt, Hold, LateReport, WorkerJob
 from jobs.services import recovery, sweep
 from jobs.services.celery_tasks import SAME_LIMIT
 from jobs.services.liveness_check import check_liveness
@@ -245,7 +246,7 @@ def test_a_task_that_its_worker_reports_is_alive_and_any_other_is_lost(one, read
 
 
 @pytest.mark.parametrize("end", ["RETRIED", "LOST", "RETURNED", "forgotten", "of a lost worker"])
-def test_a_task_whose_message_nobody_receives_for_a_day_expires_with_advice(one, read_job, clock, end):
+def test_a_task_whose_message_nobody_receives_for_a_day_expires_with_advice(one, two, read_job, clock, end):
     report = task()
     one.say(report)
     if end == "of a lost worker":
@@ -264,6 +265,38 @@ def test_a_task_whose_message_nobody_receives_for_a_day_expires_with_advice(one,
     clock.advance(401)
     sweep.run_sweep()
     assert read_job()["state"] == "EXPIRED" and "result backend" in read_job()["error"]["message"]
+
+
+@pytest.mark.parametrize("why", ["hold", "no worker"])
+def test_a_task_does_not_expire_while_no_worker_can_receive_it(one, celery_worker, read_job, clock, why):
+    one.say(task(state="RETRIED"))
+    if why == "hold":
+        hold = Hold.objects.create(kind="queue", value="letters", by="ann")
+    else:
+        one.lose()
+    for _ in range(5):
+        clock.advance(40_000)
+        sweep.run_sweep()
+    if why == "hold":
+        Hold.objects.filter(pk=hold.pk).update(ended_at=ClockTimestamp())
+    else:
+        celery_worker("two")
+    clock.advance(43_000)
+    sweep.run_sweep()
+    assert read_job()["state"] == "PENDING"
+    clock.advance(86_401)
+    sweep.run_sweep()
+    assert read_job()["state"] == "EXPIRED"
+
+
+def test_a_task_that_no_worker_can_receive_expires_when_jobs_are_no_longer_kept(one, read_job, clock, settings):
+    settings.JOBS = {**settings.JOBS, "JOB_RETENTION": 3 * 86_400}
+    one.say(task(state="RETRIED"))
+    one.lose()
+    for _ in range(5):
+        clock.advance(86_399)
+        sweep.expire_jobs()
+    assert read_job()["state"] == "EXPIRED"
 
 
 def test_an_expired_task_that_is_received_after_all_is_a_new_job(one, read_job, clock):

@@ -114,6 +114,18 @@ def test_after_too_many_messages_the_heart_gets_all_tasks_again(pipe, hearts, en
     assert hearts[0].read() == [TaskRunning("2", 2)]
 
 
+def test_the_last_message_of_a_worker_says_that_messages_were_dropped(pipe, hearts, monkeypatch):
+    monkeypatch.setattr(heart_pipe, "WAITING", 10)
+    for number in range(100_000):
+        pipe.send(TaskRunning(str(number), 1))
+        if pipe._has_dropped:
+            break
+    hearts[0].read()
+    hearts[0].wait = lambda _: None
+    pipe.end("TERMINATED", 1)
+    assert hearts[0].read()[-2:] == [MessagesDropped(), WorkerEnding("TERMINATED")]
+
+
 def test_the_next_heart_reports_a_kept_end_and_the_worker_forgets_it(pipe, hearts, ends):
     pipe.send(HELD)
     hearts[0].returncode = -9

@@ -210,6 +210,20 @@ def test_a_worker_may_forget_an_end_once_the_control_plane_knows_it(clock):
     assert (records.take_known_ends(), records.take_known_ends()) == (["attempt-1"], [])
 
 
+def test_a_late_end_does_not_end_the_next_delivery_with_the_same_tag(clock):
+    late = TaskEnded("1", "LOST", kept_attempt="attempt-1")
+    records = records_of(clock, received("1"), received("1")._replace(attempt="attempt-2"), late)
+    assert records.counts() == {"running": 0, "prefetched": 1}
+    assert records.take_known_ends() == ["attempt-1"]
+
+
+def test_a_heart_that_began_during_a_task_reports_when_the_task_started(clock):
+    records = records_of(
+        clock, received("1")._replace(held_for=60.0), TaskRunning("1", 7), TaskEnded("1", "FAILED", 50.0)
+    )
+    assert records.next_batch()["tasks"][0]["running_seconds"] == 50.0
+
+
 def test_a_revoked_task_is_no_longer_held_and_not_recorded(clock):
     records = records_of(clock, received("1"), TaskEnded("1", "DROPPED", 0.0, None))
     assert records.next_batch() is None and not records.holds()

@@ -67,7 +67,14 @@ class TaskRecords:
                     task.state, task.started = "RUNNING", self._clock() if task.started is None else task.started
                     task.pid = pid or task.pid
                 case TaskEnded(tag):
-                    self._read_end(message, self._held.pop(tag, None))
+                    self._read_end(message, self._take_ended(message))
+
+    def _take_ended(self, end: TaskEnded) -> TaskRecord | None:
+        """Remove and return the record of an ended task. On Redis, its next delivery may already have the same tag."""
+        task = self._held.get(end.tag)
+        if task and end.kept_attempt not in ("", task.held.attempt):
+            return None
+        return self._held.pop(end.tag, None)
 
     def _read_end(self, end: TaskEnded, task: TaskRecord | None) -> None:
         if task:
@@ -92,6 +99,8 @@ class TaskRecords:
         if not task.recorded and (outcome == "RETURNED" or (outcome == "REVOKED" and not task.held.is_known)):
             return False  # the control plane does not know this task
         task.state = outcome
+        if task.started is not None:  # a heart that began later was told of the start too late
+            task.started = min(task.started, self._clock() - seconds)
         if outcome == "COMPLETED":
             task.result = text
         elif text:

@@ -154,8 +154,11 @@ class HeartPipe:
         if os.getpid() != self._owner or self._has_ended or not self._process:
             return
         self._has_ended = True
-        self._has_dropped = False
-        self.send(WorkerEnding(state))
+        with self._lock:
+            if self._has_dropped:
+                self._waiting.append(encode(MessagesDropped()))
+            self._has_dropped = False
+            self.send(WorkerEnding(state))
         until = time.monotonic() + within
         while self._waiting and time.monotonic() < until:
             time.sleep(0.02)
