@@ -134,7 +134,7 @@ def run_job(path: str, modules: str, descriptor: int, pulse: int | None) -> None
         start_pulse(pulse)
     open_stack_file()
     os.set_inheritable(descriptor, False)  # processes that the callable starts must not hold it open
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
+    sys.__stdout__.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
     payload = json.load(sys.stdin.buffer)
     text = run_callable(path, payload, modules)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as channel:

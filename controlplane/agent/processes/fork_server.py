@@ -7,14 +7,16 @@ brings the file descriptors of one process. The response is the process id of it
 agent, or `!` and a reason. The processes below that reaper are as below any other (reaper.py): a session and a group of
 their own, the fence, death with the agent. Only the interpreter and the modules are loaded already.
 
-A module can be forked if forks can share the effects of its import. It must start no threads, open no sockets or pipes,
-and not read the variables of a job. If one of several modules does, the fork server starts again without it.
+A module can be forked if forks can share the effects of its import. It must start no threads, open no sockets, pipes or
+files (except to append), make no temporary directory, and not read the variables of a job. If one of several modules
+does, the fork server starts again without it.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import io
@@ -25,7 +27,9 @@ import signal
 import socket
 import stat
 import sys
+import tempfile
 import threading
+import time
 from typing import Any, NoReturn
 
 from controlplane.agent.processes import attempt_mark, pool_child, reaper, source_files  # noqa: F401 (forks need pool_child)
@@ -56,7 +60,9 @@ def import_fit(module: str) -> str:
     if len(os.listdir("/proc/self/task")) > 1:
         return "it starts threads when it is imported"
     if _unshareable() - shared:
-        return "it opens sockets or pipes when it is imported"
+        return "it opens sockets, pipes or files when it is imported"
+    if any(type(item) is tempfile.TemporaryDirectory for item in gc.get_objects()):
+        return "it makes a temporary directory when it is imported"  # the first fork that ends would delete it
     if any(key.startswith(OF_JOB) for key in read):
         return "it looks at its job when it is imported"
     return ""
@@ -77,7 +83,7 @@ def serve(channel: socket.socket, marks: dict[str, int]) -> str | None:
             _close(*descriptors)
             channel.send(b"!its files have changed")
             continue
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()  # otherwise each fork would write the buffer again
         pids, pid = os.pipe()
         # Fork twice and end the process between: the reaper becomes a child of the agent, which adopts orphans.
@@ -89,7 +95,8 @@ def serve(channel: socket.socket, marks: dict[str, int]) -> str | None:
         _close(pid, *descriptors)
         reaper_pid = os.read(pids, 32)
         os.close(pids)
-        reaper.try_to(os.waitpid, middle, 0)
+        with contextlib.suppress(ChildProcessError):  # a module may ignore SIGCHLD
+            os.waitpid(middle, 0)
         channel.send(reaper_pid or b"!it cannot be forked")
 
 
@@ -144,8 +151,8 @@ def _become_reaper(
         if handler is not None:
             signal.signal(number, handler)
     gc.enable()
-    os.environ.clear()
-    os.environ.update(env)
+    # The rest of the environment is the same. The import may have added variables, which this process keeps.
+    os.environ.update({name: value for name, value in env.items() if name.encode().startswith(OF_JOB)})
     if numpy := sys.modules.get("numpy.random"):
         numpy.seed()  # otherwise all calls get the same random numbers; Python reseeds its own generator
     program = str(argv[2])  # after `python -m`
@@ -173,23 +180,28 @@ def _open_files() -> list[Any]:
 
 
 def _unshareable() -> set[tuple[int, int]]:
-    """Return the open files that two processes must not share: all except regular files, directories and devices."""
+    """Return the open files that two processes must not share: all except directories, devices and logs.
+
+    A regular file has one position for all processes. That does no harm if they only append to it.
+    """
     files = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.fstat(int(name))
         except OSError:
             continue  # the file descriptor of listdir() itself
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISCHR(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        is_log = stat.S_ISREG(status.st_mode) and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_APPEND
+        if not (is_log or stat.S_ISCHR(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             files.add((int(name), status.st_ino))
     return files
 
 
-def _start_again(modules: list[str], channel: int) -> NoReturn:
-    """Become a new interpreter that imports only these modules."""
+def _start_again(modules: list[str], channel: int, folder: str, environment: dict[str, str]) -> NoReturn:
+    """Become a new interpreter that imports these modules, in the folder and environment of the first start."""
     os.set_inheritable(channel, True)
+    os.chdir(folder)
     command = [sys.executable, "-m", "controlplane.agent.processes.fork_server", ",".join(modules), str(channel)]
-    os.execve(sys.executable, command, {**os.environ, **attempt_mark.EMPTY})  # noqa: S606 (this program again)
+    os.execve(sys.executable, command, {**environment, **attempt_mark.EMPTY})  # noqa: S606 (this program again)
 
 
 def _close(*descriptors: int) -> None:
@@ -202,12 +214,15 @@ def main() -> None:
     os.set_inheritable(descriptor, False)
     reaper.prctl(reaper.PDEATHSIG, signal.SIGKILL)
     channel, marks = socket.socket(fileno=descriptor), attempt_mark.reserve()
+    began, folder, environment = time.time_ns(), os.getcwd(), dict(os.environ)
     for module in modules:
         if problem := import_fit(module):
             if others := [one for one in modules if one != module]:
-                _start_again(others, descriptor)
+                _start_again(others, descriptor, folder, environment)
             channel.send(f"!{problem}".encode()[:1000])
             return
+    if source_files.of_this_process().were_written_since(began):
+        _start_again(modules, descriptor, folder, environment)
     reaper.prctl(reaper.DUMPABLE, 0)  # no job's code may attach to this process, and so to later calls
     files = _open_files()
     gc.freeze()  # the collector skips existing objects, so forks do not copy their memory

@@ -40,6 +40,11 @@ Key = tuple[str, frozenset[tuple[str, str]]]
 """Modules, with commas between them, and the environment of their import."""
 
 
+def for_imports(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a call without the variables of its job."""
+    return {name: value for name, value in environment.items() if not name.startswith("JOB_")}
+
+
 class ForkServer:
     """A fork server. Raise OSError if it cannot start."""
 

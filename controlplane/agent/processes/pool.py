@@ -90,7 +90,7 @@ class Pool(ProcessPool[PoolMember]):
             return
         has_begun = child_exit.result.partition(b"\n")[0] == call.key.encode()
         if not (has_begun or member.is_killed or child.was_killed):
-            if not was_ready and member.preloads:
+            if not was_ready and (member.preloads or member.environment in self.named):
                 self._forget_modules(member, child_exit)
             try:
                 if call.deliveries < DELIVERIES:

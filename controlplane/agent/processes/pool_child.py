@@ -102,7 +102,7 @@ def main() -> None:
     os.close(nothing)
     start_pulse(pulse)
     open_stack_file()
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
+    sys.__stdout__.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # so that printed lines are reported at once
     job_context.bind_threads()
     PoolProcess(calls, begun, answers).serve()
 

@@ -148,3 +148,4 @@ class ProcessPool(Generic[M]):
         """Let the next process preload no modules, because one of them may have ended this process."""
         log.warning(DIED_SILENTLY, pid=child_exit.pid, status=child_exit.status)
         self._modules.pop(member.environment, None)
+        self.named.pop(member.environment, None)

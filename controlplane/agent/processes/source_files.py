@@ -32,6 +32,11 @@ class SourceFiles:
     def have_changed(self) -> bool:
         return any(_changed_at(file) != time for file, time in self._times.items())
 
+    def were_written_since(self, began: int) -> bool:
+        """Return True if a file was written since `began`, in nanoseconds. Its module may have the old content."""
+        now = time.time_ns()
+        return any(began < (time or 0) <= now for time in self._times.values())
+
     def are_found_changed(self) -> bool:
         """Look if a file has changed. Return False without a look if the last one was only a moment ago."""
         began = time.monotonic()

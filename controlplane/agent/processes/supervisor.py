@@ -20,7 +20,7 @@ from controlplane.agent.processes import attempt_mark, process_view, reaper
 from controlplane.agent.processes.child_pipes import CallFeed, ChildPipes
 from controlplane.agent.processes.child_process import KILL_INTERVAL, ChildCommand, ChildExit, ChildProcess
 from controlplane.agent.processes.child_start import OutputHandler, start_below_reaper
-from controlplane.agent.processes.fork_servers import ForkServer, ForkServers
+from controlplane.agent.processes.fork_servers import ForkServer, ForkServers, for_imports
 from controlplane.agent.processes.loop_pool import LoopPool
 from controlplane.agent.processes.pool import Pool
 from controlplane.agent.processes.pooled_call import Environment, PooledCall
@@ -74,7 +74,7 @@ class Supervisor:
         if self._pool and self._fork_servers:
             self._pool.named = {environment: ",".join(names) for environment, names in modules.items()}
             for environment, names in self._pool.named.items():
-                self._fork_servers.choose(names, dict(environment), is_needed=True)
+                self._fork_servers.choose(names, for_imports(dict(environment)), is_needed=True)
             self._is_preparing = bool(modules)
 
     @property
@@ -173,8 +173,7 @@ class Supervisor:
         """Return a process that has imported the module to call, or None. Processes it forks become our children."""
         if not (self._adopts and self._fork_servers and command.module):
             return None
-        environment = {name: value for name, value in command.env.items() if not name.startswith("JOB_")}
-        return self._fork_servers.choose(command.module, environment, is_needed=command.is_pool)
+        return self._fork_servers.choose(command.module, for_imports(command.env), is_needed=command.is_pool)
 
     def set_fence_deadline(self, deadline: float | None) -> None:
         """Set the uptime in seconds at which the reaper processes kill all code of jobs (None: never).

@@ -33,6 +33,8 @@ def nap(path):
 STRANGE = {
     "threaded": "import threading, time\nthreading.Thread(target=time.sleep, args=[1000], daemon=True).start()",
     "connected": "import socket\nPAIR = socket.socketpair()",
+    "reading": "FILE = open(__file__)",
+    "temporary": "import tempfile\nFOLDER = tempfile.TemporaryDirectory()",
     "curious": "import os\nATTEMPT = os.environ.get('JOB_ATTEMPT', 'none')",
 }
 

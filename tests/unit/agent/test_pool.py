@@ -389,6 +389,20 @@ def test_the_agent_ends_with_all_its_pool_processes(plane, pooled):
     assert not alive(pid)
 
 
+def test_forked_pool_processes_keep_what_the_import_has_set(plane, agent, tmp_path, monkeypatch):
+    monkeypatch.setenv("JOB_REGION", "eu")
+    (tmp_path / "setting.py").write_text(
+        "import os, sys\nHOME = os.getpid()\nos.environ['API_KEY'] = 'of the import'\n"
+        "class Plain:\n    write = flush = lambda *_: None\nsys.stdout = Plain()\n"
+        "def run(_): return [HOME, os.getpid(), os.environ['API_KEY'], os.environ['JOB_ID']]\n"
+    )
+    agent("--allow", "callable:setting", "--concurrency", "1")
+    attempt = plane.submit({"type": "callable", "path": "setting:run"})
+    home, pid, key, job = eventually(lambda: plane.final(attempt))["output"]
+    assert home != pid and alive(home)
+    assert (key, job) == ("of the import", next(item["job"]["id"] for items in plane.claims.values() for item in items))
+
+
 def test_pool_processes_are_forked_from_one_that_has_imported_what_can_be_shared(plane, agent, tmp_path):
     (tmp_path / "forking.py").write_text("import os\nHOME = os.getpid()\ndef run(_): return [HOME, os.getpid()]\n")
     strange = "import socket\nPAIR = socket.socketpair()\n"
