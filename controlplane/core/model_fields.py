@@ -56,7 +56,8 @@ class IsTrue(Func):
 class IsOneOf(Func):
     """Condition that a column holds one of some words, which are separated by commas.
 
-    PostgreSQL reads the stored text of a check again in each statement. An array is shorter than a list of texts.
+    PostgreSQL reads the stored text of a check again in each statement that writes. An array is shorter than a list of
+    texts.
     """
 
     template = "%(expressions)s = ANY ('{%(words)s}'::text[])"
@@ -65,8 +66,11 @@ class IsOneOf(Func):
 
 
 def is_one_of(field: str, words: Iterable[str]) -> IsOneOf:
-    """Return the condition that the column holds one of the enum's words."""
-    return IsOneOf(field, words=",".join(sorted(words)))
+    """Return the condition that the column holds one of the enum's words, which have only letters and underscores."""
+    words = sorted(words)
+    if not all(word.replace("_", "").isalpha() for word in words):
+        raise ValueError(f"{field}: a word may have only letters and underscores")
+    return IsOneOf(field, words=",".join(words))
 
 
 def check_one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstraint:

@@ -62,7 +62,6 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
 
     It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`. A running one
     has `usual_seconds`: the median duration of recent jobs of the same function, or None if there are too few.
-    It has the last `lines` lines of its `log`, its `superseded_reports`, its `action_events`, and `now`.
     `sources` are the jobs of the steps that its paths read, by key.
     """
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))

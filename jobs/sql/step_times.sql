@@ -1,6 +1,6 @@
 -- rule: family_of(j)
 -- key of step j with * for each number. Similar steps have the same family
-regexp_replace(j.step, '\d+', '*', 'g')
+regexp_replace(j.step, '[0-9]+', '*', 'g')
 
 -- statement: list_step_times
 -- List when the steps of an execution could begin, began and ended, by their last attempts, and the state of the server

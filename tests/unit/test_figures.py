@@ -13,4 +13,5 @@ def test_each_figure_has_a_name_and_legends_hide_their_pictures():
     assert [(name, tag) for name, tag in figures if "aria-label" not in tag] == []
     captions = [text for path in TEMPLATES for text in re.findall(r"(?s)<figcaption.*?</figcaption>", path.read_text())]
     pictures = [tag for caption in captions for tag in re.findall(r"<svg[^>]*>", caption)]
+    assert pictures
     assert [tag for tag in pictures if 'aria-hidden="true"' not in tag] == []

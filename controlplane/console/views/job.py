@@ -106,7 +106,9 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "flags": [Flag(flag).meaning for flag in details.flags],
         "placement": placed,
         "holder": holder,
-        "may_answer": waits_for_answer(details) and request.user.has_perm(ANSWER_PERMISSION),
+        "may_answer": (
+            waits_for_answer(details) and sees(request, "execution") and request.user.has_perm(ANSWER_PERMISSION)
+        ),
         "actions": [
             *(("jobs", action) for action in list_permitted_actions(request, OF_ONE_JOB, details)),
             *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),

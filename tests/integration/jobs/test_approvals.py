@@ -253,6 +253,9 @@ def test_the_pages_of_the_execution_and_the_job_lead_to_the_form(begin, person):
     page = browser.get(f"/admin/instance/jobs/{job}/").content.decode()
     assert "waits for an answer: Deploy 4.2?" in page
     assert f'href="{PAGE}{job}/">Answer…</a>' in page
+    reader = User.objects.get(username="ann")
+    reader.user_permissions.remove(*viewing("view_execution"))
+    assert "Answer…" not in browser.get(f"/admin/instance/jobs/{job}/").content.decode()
 
 
 def test_an_alert_opens_when_a_step_waits_for_an_answer(begin, answer, settings, clock):
