@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.db import connection
 
-from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow
 from jobs.models import Attempt, Hold, LateReport, WorkerJob
 from jobs.services import recovery, sweep
 from jobs.services.celery_tasks import SAME_LIMIT
@@ -278,7 +278,7 @@ def test_a_task_does_not_expire_while_no_worker_can_receive_it(one, celery_worke
         clock.advance(40_000)
         sweep.run_sweep()
     if why == "hold":
-        Hold.objects.filter(pk=hold.pk).update(ended_at=ClockTimestamp())
+        Hold.objects.filter(pk=hold.pk).update(ended_at=ClockTimestamp(), ended_observed=ObservedNow())
     else:
         celery_worker("two")
     clock.advance(43_000)

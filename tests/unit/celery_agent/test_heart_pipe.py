@@ -114,7 +114,7 @@ def test_after_too_many_messages_the_heart_gets_all_tasks_again(pipe, hearts, en
     assert hearts[0].read() == [TaskRunning("2", 2)]
 
 
-def test_the_last_message_of_a_worker_says_that_messages_were_dropped(pipe, hearts, monkeypatch):
+def test_a_worker_that_ends_reports_that_messages_were_dropped(pipe, hearts, monkeypatch):
     monkeypatch.setattr(heart_pipe, "WAITING", 10)
     for number in range(100_000):
         pipe.send(TaskRunning(str(number), 1))

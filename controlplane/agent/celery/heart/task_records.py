@@ -99,7 +99,7 @@ class TaskRecords:
         if not task.recorded and (outcome == "RETURNED" or (outcome == "REVOKED" and not task.held.is_known)):
             return False  # the control plane does not know this task
         task.state = outcome
-        if task.started is not None:  # a heart that began later was told of the start too late
+        if task.started is not None:  # a heart that began during the task learned of the start late
             task.started = min(task.started, self._clock() - seconds)
         if outcome == "COMPLETED":
             task.result = text
