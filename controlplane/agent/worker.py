@@ -239,9 +239,9 @@ class AgentWorker:
             log.exception("Unexpected error", step=step.__name__)
 
     def _request_work(self) -> None:
-        is_blocked = self._supervisor.is_preparing or self._answers.blocks_claims
-        is_blocked = is_blocked or self._shutdown.reason or self._fence.has_passed()
-        attempts, is_open = self._attempts, not is_blocked and self._checks.are_passing
+        is_preparing = self._supervisor.is_preparing  # always read, because this looks whether the imports have ended
+        is_blocked = self._answers.blocks_claims or self._shutdown.reason or self._fence.has_passed()
+        attempts, is_open = self._attempts, not (is_preparing or is_blocked) and self._checks.are_passing
         if not is_open:
             attempts.give_back_ahead("the worker takes no more work")
         self._guard(attempts.give_back_ahead)
