@@ -31,7 +31,8 @@ reported_tasks as materialized (
 (t.may_hold and t.state in ('HELD', 'RUNNING'))
 
 -- rule: has_ended_as_newer(t, j, a)
--- true if t reports the end of a delivery that began after attempt a of job j. So a is over, although nobody reported it
+-- true if t reports the end of a delivery that began after attempt a of job j. So attempt a is over, although its end
+-- was not reported
 (t.state in ('COMPLETED', 'FAILED', 'RETRIED', 'QUARANTINED') and t.retries >= (j.action ->> 'retries')::int
  and clock_timestamp() - make_interval(secs => t.held_seconds) > a.claimed_at)
 
