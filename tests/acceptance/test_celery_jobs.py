@@ -102,23 +102,9 @@ def test_a_job_ends_at_its_timeout_or_when_it_kills_its_process(fleet, plane):
 
 
 def test_the_message_of_a_superseded_attempt_is_dropped(fleet, plane):
-    def refuse(body):
-        given_away = [report for report in body["reports"] if report["attempt"] == stale]
-        return (
-            {
-                "results": [
-                    {"attempt": report["attempt"], "accepted": False, "code": "attempt_superseded", "state": "REQUEUED"}
-                    for report in body["reports"]
-                ]
-            }
-            if given_away
-            else None
-        )
-
-    plane.script["reports"] = refuse
+    stale, live = submit(plane, "work", "stale"), submit(plane, "work", "live")
+    plane.superseded.add(stale)
     fleet.worker("one")
-    stale = submit(plane, "work", "stale")
-    live = submit(plane, "work", "live")
     assert report(plane, live)["event"] == "COMPLETED"
     eventually(lambda: fleet.unacked() == 0, why="its message is settled")
     assert fleet.count("start") == {"live": 1}

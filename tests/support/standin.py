@@ -56,6 +56,8 @@ class ControlPlane:
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.reports: list[dict[str, Any]] = []  # in the order of acceptance
+        self.superseded: set[str] = set()  # attempts whose reports are refused
+        self.refused: list[dict[str, Any]] = []  # these reports
         self.registrations: list[str] = []  # servers
         self.instances: dict[str, str] = {}  # their servers
         self.tokens: set[str] = set()  # tokens of calls
@@ -166,6 +168,11 @@ class ControlPlane:
     def _reports(self, body: dict[str, Any]) -> dict[str, Any]:
         results = []
         for report in body["reports"]:
+            if report["attempt"] in self.superseded:
+                self.refused.append(report)
+                refusal = {"accepted": False, "code": "attempt_superseded", "state": "REQUEUED"}
+                results.append({"attempt": report["attempt"], "replayed": False} | refusal)
+                continue
             replayed = report in self.reports
             if not replayed:
                 self.reports.append(report)

@@ -61,21 +61,14 @@ def test_its_heartbeats_have_the_cpu_and_memory_of_its_own_process_and_of_its_ta
 
 
 def test_code_begins_only_after_its_start_was_accepted(plane, agent, tmp_path):
-    witness, refused = tmp_path / "ran", []
-
-    def superseded(body):
-        for report in body["reports"]:
-            if report["attempt"] == attempt:
-                refused.append(report["event"])
-                return {"results": [{"attempt": attempt, "accepted": False, "code": "attempt_superseded"}]}
-
-    plane.script["reports"] = superseded
+    witness = tmp_path / "ran"
     attempt = plane.submit(f"touch {witness}")
+    plane.superseded.add(attempt)
     worker = agent("--concurrency", "1")
-    eventually(lambda: refused)
+    eventually(lambda: plane.refused)
     later = plane.submit("true")
     eventually(lambda: plane.final(later))
-    assert not witness.exists() and refused == ["STARTED"]
+    assert not witness.exists() and [report["event"] for report in plane.refused] == ["STARTED"]
     assert "attempt_superseded" in worker.log
 
 
