@@ -146,12 +146,15 @@ def test_the_end_of_a_job_without_a_heart_is_reported_by_the_next_heart(fleet, p
     assert fleet.count("start") == {"job": 1}
 
 
-def test_a_warm_shutdown_completes_a_running_job(fleet, plane):
+def test_a_warm_shutdown_completes_a_running_job_although_its_heart_is_killed(fleet, plane):
+    plane.config["timeout_seconds"] = plane.fence_after = 60.0  # for a process to begin on a busy machine
     fleet.worker("one")
     fleet.ready("one")
-    job = submit(plane, "work", "job", 2)
+    job = submit(plane, "work", "job", 3)
     fleet.begun("job")
     os.kill(fleet.processes["one"].pid, signal.SIGTERM)
+    eventually(lambda: plane.server("one@host")["state"] == "TERMINATING", why="it ends")
+    os.kill(fleet.heart_of("one"), signal.SIGKILL)
     assert fleet.processes["one"].wait(40) == 0
     assert report(plane, job)["output"] == "job"
     assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY"

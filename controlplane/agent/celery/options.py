@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from controlplane.agent.api.client import check_address
 
 OFF = "off"
+PREFIX = "CONTROLPLANE_CELERY_"  # of the variables of all options but the address, the token and the folder
 INSTANCE_VARIABLE = "CONTROLPLANE_CELERY_INSTANCE"  # variable in the environment of all processes that a worker starts
 RECORDINGS = ("servers", "notable", "everything")
 WHEN_STUCK = ("flag", "cordon")
@@ -69,7 +72,10 @@ class CeleryOptions:
                 options = replace(options, **{field.name: _parsed(field.name, value)})
             except ValueError as error:
                 raise ValueError(f"{field.name} ({variable}): {error}") from None
-        return options._checked()
+        options = options._checked()
+        if not options.is_off:
+            _check_names(environment)
+        return options
 
     @property
     def is_off(self) -> bool:
@@ -112,11 +118,16 @@ class CeleryOptions:
 
 def variable_of(name: str) -> str:
     """Return the environment variable of an option."""
-    return (
-        f"CONTROLPLANE_{name.upper()}"
-        if name in ("url", "token", "state_dir")
-        else f"CONTROLPLANE_CELERY_{name.upper()}"
-    )
+    return f"CONTROLPLANE_{name.upper()}" if name in ("url", "token", "state_dir") else f"{PREFIX}{name.upper()}"
+
+
+def _check_names(environment: Iterable[str]) -> None:
+    """Raise ValueError for a variable that looks like an option but is none, because a typing error has no effect."""
+    known = [INSTANCE_VARIABLE, *(variable_of(field.name) for field in fields(CeleryOptions))]
+    for name in environment:
+        if name.startswith(PREFIX) and name not in known:
+            meant = get_close_matches(name, known, n=1) or [f"one of {', '.join(known[1:])}"]
+            raise ValueError(f"{name} is not an option. Did you mean {meant[0]}?")
 
 
 def _parsed(name: str, value: Any) -> Any:

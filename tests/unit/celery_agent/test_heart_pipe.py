@@ -18,6 +18,7 @@ from controlplane.agent.celery.messages import (
     TaskHeld,
     TaskRunning,
     WorkerEnding,
+    WorkerStopping,
     decode,
 )
 from controlplane.agent.celery.worker import heart_pipe, kept_ends
@@ -124,6 +125,15 @@ def test_a_worker_that_ends_reports_that_messages_were_dropped(pipe, hearts, mon
     hearts[0].wait = lambda _: None
     pipe.end("TERMINATED", 1)
     assert hearts[0].read()[-2:] == [MessagesDropped(), WorkerEnding("TERMINATED")]
+
+
+def test_a_heart_that_replaces_another_during_the_end_of_its_worker_gets_the_end(pipe, hearts):
+    pipe.report_end(WorkerStopping())
+    hearts[0].returncode = -9
+    assert pipe.keep_running()
+    assert hearts[1].read() == [WorkerStopping()]
+    pipe.end("TERMINATED", 1)
+    assert not pipe.keep_running() and len(hearts) == 2
 
 
 def test_the_next_heart_reports_a_kept_end_and_the_worker_forgets_it(pipe, hearts, ends):

@@ -117,6 +117,21 @@ def test_a_kept_end_hides_no_later_delivery_with_the_same_tag(make_request, monk
     assert records.ids_of([request.attempt]) == ["a"]
 
 
+def test_a_requeued_message_that_comes_back_with_its_tag_is_open_and_not_done(make_request):
+    first, again = make_request(acks_late=True), make_request(acks_late=True)
+    again.tag = first.tag  # as on Redis
+    again.context.record_received(again.tag, again.attempt)
+    first.on_reject = lambda *_: None
+    first.reject(requeue=True)
+    assert first.context.open[first.tag] == again.attempt and first.tag not in first.context.done
+
+
+def test_the_heart_learns_which_requests_are_forgotten_with_a_connection(make_request, sent):
+    runs, waits = make_request(acks_late=True), make_request(acks_late=True)
+    runs.context.forget_except([runs])
+    assert sent[-1] == TaskEnded(waits.tag, "RETURNED") and list(runs.context.open) == [runs.tag]
+
+
 def test_a_request_is_freed_with_its_last_reference(make_request):
     gc.collect()
     gc.disable()

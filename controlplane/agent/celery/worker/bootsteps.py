@@ -112,7 +112,8 @@ class Protection(bootsteps.StartStopStep):
         is_asked = state.should_stop is not None or state.should_terminate is not None
         self._has_crashed = not is_asked and worker.exitcode not in (None, 0)
         if not self._has_crashed:
-            self.send(WorkerStopping())
+            self._pipe.report_end(WorkerStopping())
+        self._pipe.keep_running_until_end()
 
     def stop(self, worker: Any) -> None:
         self._end("TERMINATED_GRACEFULLY")
@@ -205,7 +206,7 @@ class Protection(bootsteps.StartStopStep):
         The heart reports it later.
         """
         self._ending = "ERROR" if self._has_crashed else ending
-        self.send(WorkerEnding(self._ending))
+        self._pipe.report_end(WorkerEnding(self._ending))
 
     def _list_held(self) -> Iterable[FromWorker]:
         return chain(self.jobs.list_messages() if self.jobs else (), list_tasks(self.context.ends))

@@ -16,12 +16,12 @@ from controlplane.agent.celery.broker.restoring import Loss
 from controlplane.agent.celery.broker.unacked import UnackedMessages
 from controlplane.agent.celery.messages import ConsumerConnected
 from controlplane.agent.celery.worker.bootsteps import Protection
+from controlplane.agent.celery.worker.heart_pipe import TICK
 from controlplane.agent.celery.worker.late_settlement import message_class
 from controlplane.agent.celery.worker.moving import MessageMover
 from controlplane.agent.celery.worker.requests import Protected
 
 log = get_logger(__name__)
-TICK = 0.5  # seconds
 
 
 class OwnLeftovers(bootsteps.StartStopStep):
@@ -47,8 +47,9 @@ class OwnLeftovers(bootsteps.StartStopStep):
         with _raised_as_connection_error(context.unacked):
             context.unacked.enter(context.instance)
             tags = set(context.unacked.tags(context.instance))
-            running = {request.tag for request in state.active_requests if isinstance(request, Protected)}
-            context.open = set(running)
+            requests = [one for one in state.active_requests if isinstance(one, Protected)]
+            context.forget_except(requests)
+            running = {one.tag for one in requests}
             settled = tags & set(context.done)
             loss = Loss(context.instance, "the connection was lost", context.options.max_resubmissions)
             outcomes = context.unacked.give_back_all(context.instance, loss, (), keep=running, settled=settled)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kombu import Connection
 
 from controlplane.agent.celery.broker.unacked import UnackedMessages
-from controlplane.agent.celery.messages import FromWorker, TaskHeld
+from controlplane.agent.celery.messages import FromWorker, TaskEnded, TaskHeld
 from controlplane.agent.celery.options import CeleryOptions
 from controlplane.agent.celery.worker.kept_ends import KeptEnds
 
@@ -43,12 +44,34 @@ class WorkerContext:
         self.unacked: UnackedMessages | None = None  # on Redis
         self.errors: tuple[type[Exception], ...] = ()  # of Redis
         self.consumes = True  # False while the worker is cordoned or ends
-        self.open: set[str] = set()  # tags of the requests that are not settled yet
-        self.done: deque[str] = deque(maxlen=DONE)
+        self.open: dict[str, str] = {}  # attempts of the requests that are not settled yet, by tag
+        self._opening = threading.Lock()  # tasks may end in threads of the pool
+        self.done: deque[str] = deque(maxlen=DONE)  # tags of acknowledged messages
 
-    def record_settled(self, tag: str) -> None:
+    def record_received(self, tag: str, attempt: str) -> None:
+        with self._opening:
+            self.open[tag] = attempt
+
+    def record_acknowledged(self, tag: str, attempt: str) -> None:
         self.done.append(tag)
-        self.open.discard(tag)
+        self.record_returned(tag, attempt)
+
+    def record_returned(self, tag: str, attempt: str) -> None:
+        """Record that a message is settled or returns to its queue.
+
+        On Redis the message may come back at once with the same tag, as another attempt. This attempt stays open.
+        """
+        with self._opening:
+            if self.open.get(tag) == attempt:
+                del self.open[tag]
+
+    def forget_except(self, requests: Iterable[ProtectedRequest]) -> None:
+        """Forget all open requests but these, because Celery forgets what it does not run when a connection is lost."""
+        with self._opening:
+            before, self.open = self.open, {one.tag: one.attempt for one in requests if one.tag in self.open}
+            forgotten = before.keys() - self.open.keys()
+        for tag in forgotten:
+            self.send(TaskEnded(tag, "RETURNED", 0.0))
 
 
 class ProtectedRequest:

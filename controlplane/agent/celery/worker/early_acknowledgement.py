@@ -63,7 +63,9 @@ class EarlyAcknowledgement:
         self._scheduled.clear()
         self.prefetch.on_connected(consumer)
         requests = (*state.active_requests, *state.reserved_requests)
-        known = {request.tag for request in requests if isinstance(request, ProtectedRequest)}
+        requests = [one for one in requests if isinstance(one, ProtectedRequest)]
+        self._context.forget_except(requests)
+        known = {one.tag for one in requests}
         for tag in [tag for tag in self._slots if tag not in known]:
             self.return_later(tag, suspect=False)
         self._finish_pending()

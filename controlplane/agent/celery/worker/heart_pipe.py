@@ -23,6 +23,7 @@ from controlplane.agent.celery.messages import (
     MessagesDropped,
     Order,
     WorkerEnding,
+    WorkerStopping,
     decode,
     encode,
     encode_greeting,
@@ -30,6 +31,7 @@ from controlplane.agent.celery.messages import (
 from controlplane.agent.processes import environment
 
 log = logging.getLogger(__name__)
+TICK = 0.5  # seconds between two calls of `keep_running`
 WAITING = 100_000  # largest number of messages that wait for a heart that does not read
 
 
@@ -48,19 +50,20 @@ class HeartPipe:
         self._lock = threading.RLock()  # needed, because tasks may end in threads of the pool
         self._waiting: deque[bytes] = deque()  # messages that did not fit into the pipe yet
         self._has_dropped = False
+        self._ends: list[FromWorker] = []
         self._owner = os.getpid()
         self._has_ended = False
         # The end of the pipe shows the heart that the worker has ended. So no child may keep the pipe open.
         os.register_at_fork(after_in_child=self._close)
 
-    def keep_running(self) -> None:
-        """Start a heart if none runs, and send all tasks to it. Called twice a second."""
-        if self._has_ended:
-            return
+    def keep_running(self) -> bool:
+        """Start a heart if none runs, and send all tasks to it. Return False after `end`. Called twice a second."""
         with self._lock:
+            if self._has_ended:
+                return False
             if self._process and self._process.poll() is None:
                 self._continue()
-                return
+                return True
             if self._process:
                 log.warning("The heart ended (status %s); starting another", self._process.returncode)
                 self._close()
@@ -68,6 +71,7 @@ class HeartPipe:
             self._waiting.clear()
             self._has_dropped = False
             self._list_all()
+            return True
 
     def _start(self) -> None:
         (stdin, self._pipe), (self._orders, stdout) = os.pipe(), os.pipe()
@@ -85,6 +89,20 @@ class HeartPipe:
         os.set_blocking(self._pipe, False)
         os.set_blocking(self._orders, False)
         self._pending = b""
+
+    def keep_running_until_end(self) -> None:
+        """Call `keep_running` in a thread. In a warm shutdown tasks may run for long, and no main loop calls it."""
+        threading.Thread(target=self._keep_running, name="heart", daemon=True).start()
+
+    def _keep_running(self) -> None:
+        while self.keep_running():
+            time.sleep(TICK)
+
+    def report_end(self, message: WorkerStopping | WorkerEnding) -> None:
+        """Send a message about the end of this worker. If the heart is replaced, the next one gets it too."""
+        with self._lock:
+            self._ends.append(message)
+            self.send(message)
 
     def send(self, message: FromWorker) -> None:
         """Send a message, now or later, because the worker must not wait for its heart.
@@ -106,7 +124,7 @@ class HeartPipe:
     # Inside; callers hold the lock
 
     def _list_all(self) -> None:
-        self._waiting.extend(encode(message, MOST) for message in self._list_held())
+        self._waiting.extend(encode(message, MOST) for message in (*self._list_held(), *self._ends))
         self._write()
 
     def _continue(self) -> None:
@@ -151,10 +169,12 @@ class HeartPipe:
         If the worker is the first process of a container and does not wait, the heart is killed before it reports the
         state.
         """
-        if os.getpid() != self._owner or self._has_ended or not self._process:
+        if os.getpid() != self._owner:
             return
-        self._has_ended = True
         with self._lock:
+            if self._has_ended or not self._process:
+                return
+            self._has_ended = True
             if self._has_dropped:
                 self._waiting.append(encode(MessagesDropped()))
             self._has_dropped = False

@@ -57,9 +57,9 @@ class OwnQueue:
 
     def list_messages(self) -> Iterator[FromWorker]:
         """Yield the messages for a new heart: all jobs, and the ends that are not reported yet."""
-        for attempt, timeout in self._timeouts.items():
+        for attempt, timeout in list(self._timeouts.items()):
             yield JobKnown(attempt, timeout)
-        for ends in self._ends.values():
+        for ends in list(self._ends.values()):
             yield from ends
 
     def send(self, job: SendJob) -> None:

@@ -63,7 +63,7 @@ class Protected(ProtectedRequest, Base):
         self.tag = str(self._message.delivery_tag) if self.context.unacked else make_attempt_id()
         self.is_job = bool(self.jobs and self.jobs.has(self))
         self.attempt = self.id if self.is_job else make_attempt_id()
-        self.context.open.add(self.tag)
+        self.context.record_received(self.tag, self.attempt)
         if self.settlement.early:
             self.settlement.early.on_received(self)
         self.held = self.describe()
@@ -150,7 +150,7 @@ class Protected(ProtectedRequest, Base):
 
     def acknowledge(self) -> None:
         if not self.acknowledged:
-            self.context.record_settled(self.tag)
+            self.context.record_acknowledged(self.tag, self.attempt)
             # With acks_late=False, Celery acknowledges the task at its start, so it has not ended yet.
             if self.task.acks_late or self._outcome:
                 self._send_end("COMPLETED" if self.time_start else "DROPPED")
@@ -171,7 +171,10 @@ class Protected(ProtectedRequest, Base):
 
     def reject(self, requeue: bool = False) -> None:
         if not self.acknowledged:
-            self.context.record_settled(self.tag)
+            if requeue:
+                self.context.record_returned(self.tag, self.attempt)
+            else:
+                self.context.record_acknowledged(self.tag, self.attempt)
             self._outcome = "RETURNED" if requeue else self._outcome or "FAILED"
             self._send_end(self._outcome)
         super().reject(requeue=requeue)
@@ -220,10 +223,10 @@ class Protected(ProtectedRequest, Base):
             else:
                 self._outcome, self._text = "LOST", f"{code}: {reason}; not returned to its queue yet"
                 self._send_end("LOST")
-            self.context.open.discard(self.tag)  # then the audit (on Redis) returns it
+            self.context.record_returned(self.tag, self.attempt)  # then the audit (on Redis) returns it
             return
         self.acknowledged = True
-        self.context.open.discard(self.tag)
+        self.context.record_returned(self.tag, self.attempt)
         is_quarantined = returned.outcome is Outcome.QUARANTINED
         self._outcome = "QUARANTINED" if is_quarantined else "LOST"
         self._text = f"{code}: {reason}; {returned.outcome.name.lower()}"

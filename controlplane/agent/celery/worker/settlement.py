@@ -69,7 +69,7 @@ class Settlement:
             return
         self._audit_at = read_uptime() + AUDIT_EVERY
         held = set(unacked.tags(context.instance))
-        orphans = held - context.open
+        orphans = held - context.open.keys()
         if confirmed := orphans & self._orphans:
             loss = Loss(context.instance, "its worker did not know it", context.options.max_resubmissions)
             done = confirmed & set(context.done)
