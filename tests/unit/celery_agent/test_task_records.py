@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from controlplane.agent.celery.heart import task_records
 from controlplane.agent.celery.heart.task_records import AGAIN_AFTER, NAMES, NOTABLE_AFTER, OTHERS, SAME, TaskRecords
 from controlplane.agent.celery.messages import MessagesDropped, TaskEnded, TaskHeld, TaskRunning, decode, encode
 
@@ -227,3 +228,9 @@ def test_a_heart_that_began_during_a_task_reports_when_the_task_started(clock):
 def test_a_revoked_task_is_no_longer_held_and_not_recorded(clock):
     records = records_of(clock, received("1"), TaskEnded("1", "DROPPED", 0.0, None))
     assert records.next_batch() is None and not records.holds()
+
+
+def test_the_latest_ends_wait_for_a_registration_that_does_not_come(clock, monkeypatch):
+    monkeypatch.setattr(task_records, "WAITING_EVER", 2)
+    records = records_of(clock, *(m for tag in "123" for m in (received(tag), TaskEnded(tag, "FAILED", 0.1, "x: y"))))
+    assert [task["attempt"] for task in records.next_batch()["tasks"]] == ["attempt-2", "attempt-3"]

@@ -17,6 +17,7 @@ BATCH = 500  # tasks in one call
 BATCH_BYTES = 600_000  # of JSON; a call may have 1 MiB
 SAME = 3  # records of one task in one call
 WAITING = 5000  # records kept while the control plane cannot be reached; more tasks are only counted
+WAITING_EVER = 50_000  # records kept in all cases, also before the worker is registered
 NOTABLE_AFTER = 1.0  # seconds that a task must be held to get a record of its own
 AGAIN_AFTER = 30.0  # seconds after which a task that is still held is reported again, as a sign of life
 NAMES = 500  # largest number of task names with sums of their own
@@ -113,6 +114,7 @@ class TaskRecords:
         self._count(task.held.name, outcome, seconds)
         if is_notable := self._is_notable(task):
             self._ended.append(task)
+            del self._ended[:-WAITING_EVER]
         return is_notable
 
     def _count(self, name: str, outcome: str, seconds: float) -> None:
