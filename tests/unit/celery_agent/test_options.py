@@ -100,7 +100,10 @@ def test_arguments_override_the_environment():
         ({**ENVIRONMENT, "CONTROLPLANE_CELERY_MAX_RESUBMISSIONS": "many"}, "'many' is not a whole number"),
         ({**ENVIRONMENT, "CONTROLPLANE_CELERY_SHOW_ARGUMENTS": "perhaps"}, "neither true nor false"),
         ({**ENVIRONMENT, "CONTROLPLANE_CELERY_CONDEMNED_FOR": "0.5"}, "condemned_for"),
-        ({**ENVIRONMENT, "CONTROLPLANE_CELERY_TIMOUT": "9"}, "TIMOUT is not an .*mean CONTROLPLANE_CELERY_TIMEOUT"),
+        (
+            {**ENVIRONMENT, "CONTROLPLANE_CELERY_TIMEOUTS": "9"},
+            "TIMEOUTS is not an .*mean CONTROLPLANE_CELERY_TIMEOUT.",
+        ),
     ],
 )
 def test_the_error_of_an_invalid_option_names_it(environment, words):
