@@ -62,8 +62,8 @@ class EarlyAcknowledgement:
         self._consumer = consumer
         self._scheduled.clear()
         self.prefetch.on_connected(consumer)
-        requests = (*state.active_requests, *state.reserved_requests)
-        requests = [one for one in requests if isinstance(one, ProtectedRequest)]
+        known_to_celery = (*state.active_requests, *state.reserved_requests)
+        requests = [one for one in known_to_celery if isinstance(one, ProtectedRequest)]
         self._context.forget_except(requests)
         known = {one.tag for one in requests}
         for tag in [tag for tag in self._slots if tag not in known]:
