@@ -34,7 +34,7 @@ PostgreSQL may read the whole table once for each row of `ended` if its statisti
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -75,7 +75,7 @@ class Block:
     """Additional parameters of the variant NAME_counted. None means that there is no such variant."""
     is_prepared: bool = False
 
-    @property
+    @cached_property
     def place(self) -> str:
         return f"{self.book.relative_to(ROOT)}, {self.name}"
 

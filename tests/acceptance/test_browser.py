@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.support import browser
 from tests.support.processes import eventually, free_port
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 # A graph may be wider than a phone; a table or a state machine may not.
 HIDDEN_AT_THE_SIDE = """[...document.querySelectorAll('.scroll, .machine, .lanes')]
@@ -18,7 +18,10 @@ ROW_HEIGHTS = """[...document.querySelectorAll('table.rows:not(.incidents) tbody
 OUT_OF_THEIR_CELLS = """[...document.querySelectorAll('td.beat')]
     .filter(it => it.scrollWidth > it.clientWidth + 1).map(it => it.outerHTML.slice(0, 200))"""
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 1234567*7 }}"
-SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+EITHER, OTHER = (
+    pytest.mark.parametrize("scheme", [one, pytest.param(other, marks=pytest.mark.exhaustive)])
+    for one, other in (("light", "dark"), ("dark", "light"))
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def site(running):
     assert running.complaints == []
 
 
-@SCHEMES
+@EITHER
 def test_a_killed_worker_is_shown_without_a_reload(site, scheme):
     name = f"victim-{scheme}"
     site.running.agent(name, site.url, "--tags", name)
@@ -69,7 +72,7 @@ def test_a_killed_worker_is_shown_without_a_reload(site, scheme):
     overview.context.close()
 
 
-@SCHEMES
+@OTHER
 def test_an_execution_continues_after_its_worker_is_killed_and_can_be_cancelled(site, scheme):
     name, heir = f"doomed-{scheme}", f"heir-{scheme}"
     site.running.agent(name, site.url, "--tags", scheme)

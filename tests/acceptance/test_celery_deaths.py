@@ -128,7 +128,7 @@ def test_no_task_is_killed_while_the_control_plane_is_away(fleet, plane):
     fleet.worker("two")
     fleet.ready("one", "two")
     registered(plane, "one", "two")
-    length = 6 * TIMEOUT
+    length = 3 * TIMEOUT
     for name in ("a", "b"):
         fleet.send("work", name, length)
     fleet.begun("a")

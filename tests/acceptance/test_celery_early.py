@@ -11,7 +11,8 @@ from tests.support.services import RabbitMQ, Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 ALLOWED = 6  # seconds
-LONG = 3 * ALLOWED
+LONG = 2 * ALLOWED
+POOLS = ("prefork", "threads", "solo")
 SETTINGS = f"{{consumer_timeout, {ALLOWED * 1000}}}, {{channel_tick_interval, 1000}}"
 
 
@@ -41,17 +42,23 @@ def waiting(fleet, queue):
         return connection.default_channel.queue_declare(queue, durable=True, auto_delete=False).message_count
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_a_task_longer_than_the_timeout_begins_once_and_ends_once(fleet, plane, pool):
-    for name in ("one", "two"):
-        fleet.worker(name, pool=pool)
-    fleet.ready("one", "two")
-    registered(plane, "one", "two")
-    tasks = [fleet.send("work", "long", LONG), fleet.send("work", "later", 0, countdown=LONG)]
-    ended(fleet, "long", "later")
-    eventually(lambda: [task.state for task in tasks] == ["SUCCESS", "SUCCESS"], why="both have their result")
-    assert fleet.count("start") == fleet.count("end") == {"long": 1, "later": 1}
-    assert not any("PRECONDITION" in fleet.log(name) for name in ("one", "two"))
+def test_in_each_pool_a_task_longer_than_the_timeout_begins_once_and_ends_once(fleet, plane):
+    """Each worker runs one long task. Another worker is idle, and would get a task that RabbitMQ sends again."""
+    for pool in POOLS:
+        fleet.worker(pool, pool=pool)
+    fleet.ready(*POOLS)
+    registered(plane, *POOLS)
+    long, later = ([f"{name}-{number}" for number in range(3)] for name in ("long", "later"))
+    tasks = [fleet.send("work", name, LONG) for name in long]
+    for name in long:
+        fleet.begun(name)
+    assert len({entry.pid for entry in fleet.entries("start")}) == 3, "each worker runs one"
+    fleet.worker("idle")
+    tasks += [fleet.send("work", name, 0, countdown=LONG) for name in later]
+    ended(fleet, *long, *later)
+    eventually(lambda: {task.state for task in tasks} == {"SUCCESS"}, why="all have their result")
+    assert fleet.count("start") == fleet.count("end") == dict.fromkeys([*long, *later], 1)
+    assert not any("PRECONDITION" in fleet.log(name) for name in (*POOLS, "idle"))
     assert all(process.poll() is None for process in fleet.processes.values())
 
 
@@ -138,19 +145,26 @@ def test_a_long_task_that_fails_becomes_a_dead_letter_if_configured(fleet, plane
     assert fleet.count("start") == {"fail_late": 1}
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_a_job_longer_than_the_timeout_begins_once_and_ends_once(fleet, plane, pool):
-    fleet.worker("one", pool=pool)
-    fleet.ready("one")
-    registered(plane, "one")
-    name = "tests.support.celery_app.work"
-    action = {"type": "celery", "task": name, "args": ["long", LONG], "kwargs": {}, "queue": "orders"}
-    attempt = plane.submit(action, None, None)
-    report = eventually(lambda: plane.final(attempt), why="it ends")
-    assert (report["event"], report["output"]) == ("COMPLETED", "long")
-    assert fleet.count("start") == fleet.count("end") == {"long": 1}
-    fleet.send("work", "next", 0)
-    ended(fleet, "next")
+def test_in_each_pool_a_job_longer_than_the_timeout_begins_once_and_ends_once(fleet, plane):
+    attempts = {}
+    for pool in ("prefork", "solo"):  # the first worker is busy when the second one claims
+        fleet.worker(pool, pool=pool)
+        fleet.ready(pool)
+        registered(plane, pool)
+        action = {
+            "type": "celery", "task": "tests.support.celery_app.work", "args": [pool, LONG], "kwargs": {},
+            "queue": "orders",
+        }  # fmt: skip
+        attempts[pool] = plane.submit(action, None, None)
+        fleet.begun(pool)
+    for pool, attempt in attempts.items():
+        report = eventually(lambda attempt=attempt: plane.final(attempt), why="it ends")
+        assert (report["event"], report["output"]) == ("COMPLETED", pool)
+    assert len({entry.pid for entry in fleet.entries("start")}) == 2
+    assert fleet.count("start") == fleet.count("end") == dict.fromkeys(attempts, 1)
+    for name in ("next-1", "next-2"):
+        fleet.send("work", name, 0)
+    ended(fleet, "next-1", "next-2")
 
 
 def test_running_and_scheduled_tasks_survive_a_restart_of_the_broker(fleet, plane, rabbitmq):

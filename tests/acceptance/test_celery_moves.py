@@ -30,7 +30,10 @@ def commands(fleet):
     return sum(stats["calls"] for name, stats in fleet.redis.info("commandstats").items() if name != "cmdstat_info")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+# All pools have the same consumer.
+@pytest.mark.parametrize(
+    "pool", ["prefork", *(pytest.param(pool, marks=pytest.mark.exhaustive) for pool in ("threads", "solo"))]
+)
 def test_a_frozen_idle_worker_that_is_killed_loses_no_message(fleet, plane, pool):
     start(fleet, "victim", "other", pool=pool)
     fleet.ready("victim", "other")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, last_line, registered
+from tests.support.celery_plane import TIMEOUT
 from tests.support.processes import eventually
 from tests.support.services import RabbitMQ, Redis
 
@@ -83,7 +84,7 @@ def test_no_task_is_killed_while_the_control_plane_is_away(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 18)
+    fleet.send("work", "running", 3 * TIMEOUT)
     fleet.begun("running")
     plane.down = True
     ended(fleet, "running")

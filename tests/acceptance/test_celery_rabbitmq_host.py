@@ -8,20 +8,23 @@ import pytest
 
 from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, last_line, registered
 from tests.support.processes import eventually
-from tests.support.services import RabbitMQ, Redis
+from tests.support.services import RabbitMQ
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
+
+
 @pytest.fixture
-def fleet(tmp_path, plane):
-    for name in ("rabbitmq", "redis"):
-        (tmp_path / name).mkdir()
-    with (
-        RabbitMQ(tmp_path / "rabbitmq") as broker,
-        Redis(tmp_path / "redis") as results,
-        celery_fleet(tmp_path, broker.url, plane.url, BACKEND=results.url) as fleet,
-    ):
+def fleet(tmp_path, broker, redis_server, plane):
+    with celery_fleet(tmp_path, broker.url, plane.url, BACKEND=redis_server.url) as fleet:
+        with fleet.app.connection_for_write() as connection:
+            for queue in ("orders", "controlplane.quarantine", "controlplane.holders"):
+                connection.default_channel.queue_delete(queue)
         yield fleet
 
 
@@ -52,28 +55,30 @@ def test_a_frozen_host_loses_no_task_and_stops_at_once_when_it_wakes(fleet, plan
     eventually(lambda: (running.state, waiting.state) == ("SUCCESS", "SUCCESS"), why="both have their result")
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_one_quarantined_task_is_sent_again_and_the_others_stay(fleet, plane, protocol):
-    fleet.app.conf.task_protocol = protocol
+def test_chosen_quarantined_tasks_are_sent_again_and_the_others_stay(fleet, plane):
     fleet.env["CONTROLPLANE_CELERY_MAX_RESUBMISSIONS"] = "0"
     fleet.worker("one")
     fleet.ready("one")
-    for task in ("poison", "other"):
+    for protocol, task in ((1, "first"), (2, "second"), (2, "other")):
+        fleet.app.conf.task_protocol = protocol
         fleet.send("poison", False, id=task)
         eventually(lambda task=task: plane.states_of(task)[-1:] == ["QUARANTINED"], why="it is in quarantine")
-    plane.server("one@host")["answer"] = {"send": ["poison", "unknown"]}
-    eventually(lambda: "SENT" in plane.states_of("poison"), why="it was sent")
+    begun = fleet.count("start")["poison"]
+    plane.server("one@host")["answer"] = {"send": ["first", "second", "unknown"]}
+    eventually(lambda: all("SENT" in plane.states_of(task) for task in ("first", "second")), why="both were sent")
     plane.server("one@host")["answer"] = {}
-    eventually(lambda: fleet.count("start")["poison"] >= 3, why="it runs again")
-    eventually(lambda: plane.states_of("poison")[-1] == "QUARANTINED", why="and comes back")
+    eventually(lambda: fleet.count("start")["poison"] >= begun + 2, why="they run again")
+    for task in ("first", "second"):
+        eventually(lambda task=task: plane.states_of(task)[-1] == "QUARANTINED", why="and comes back")
     assert plane.states_of("other")[-1] == "QUARANTINED" and "SENT" not in plane.states_of("other")
     with fleet.app.connection_for_read() as connection:
         channel = connection.default_channel
         waiting = partial(channel.queue_declare, "controlplane.quarantine", passive=True)
-        eventually(lambda: waiting().message_count == 2, why="what the record says lies in the queue")
-        messages = [channel.basic_get("controlplane.quarantine") for _ in range(2)]
+        eventually(lambda: waiting().message_count == 3, why="what the record says lies in the queue")
+        messages = [channel.basic_get("controlplane.quarantine") for _ in range(3)]
         assert {(message.headers["quarantined_id"], message.headers["losses"]) for message in messages} == {
-            ("poison", 1),
+            ("first", 1),
+            ("second", 1),
             ("other", 1),
         }
         assert channel.basic_get("controlplane.quarantine") is None

@@ -77,6 +77,21 @@ app.conf.beat_schedule = beat.schedule()
 app.conf.worker_max_tasks_per_child = 3
 app.autodiscover_tasks()
 """
+PREPARE = """
+import importlib
+import json
+import sys
+from django.core.management import call_command
+from liveness.services import tokens
+
+call_command("makemigrations", "people", verbosity=0)
+importlib.invalidate_caches()
+for database in json.loads('%s'):
+    call_command("migrate", database=database, verbosity=0)
+    call_command("check", databases=[database], fail_level="WARNING")
+call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
+print(json.dumps([tokens.create_token(role, role) for role in ("worker", "client")]))
+"""
 LOOK = """
 import json
 from celery import current_app
@@ -169,6 +184,9 @@ class Project:
             str(self.programs / "python"), *words, cwd=self.work, env=wheel.environment(self.home, **self.more)
         )
 
+    def shell(self, code: str) -> str:
+        return self.run("manage.py", "shell", "--verbosity", "0", "--command", code)
+
     def start(self, *words: str, **more: str) -> wheel.Running:
         return wheel.Running(str(self.programs / "python"), *words, home=self.home, **self.more, **more)
 
@@ -201,7 +219,7 @@ def test_a_project_with_users_rest_settings_and_celery_of_its_own_runs_the_main_
 def test_the_control_plane_may_have_a_database_of_its_own_beside_that_of_the_project(project):
     project.add_settings(OF_ITS_OWN)
     run_main_job(project, "default", "fleet")
-    seen = json.loads(project.run("manage.py", "shell", "--verbosity", "0", "--command", LOOK_INTO_BOTH))
+    seen = json.loads(project.shell(LOOK_INTO_BOTH))
     ours = {name for names in seen["tables"].values() for name in names if name.startswith(("jobs_", "liveness_"))}
     assert {"jobs_workerjob", "liveness_server"} < ours
     assert set(seen["tables"]["fleet"]) == ours | {"django_migrations"}
@@ -214,14 +232,7 @@ def test_the_control_plane_may_have_a_database_of_its_own_beside_that_of_the_pro
 
 
 def run_main_job(project: Project, *databases: str) -> None:
-    project.run("manage.py", "makemigrations", "people")
-    for database in databases:
-        project.run("manage.py", "migrate", "--database", database, "--verbosity", "0")
-        project.run("manage.py", "check", "--database", database, "--fail-level", "WARNING")
-    project.run("manage.py", "makemigrations", "--check", "--dry-run")
-    worker, client = (
-        project.run("manage.py", "create_token", "--role", role, role).strip() for role in ("worker", "client")
-    )
+    worker, client = json.loads(project.shell(PREPARE % json.dumps(databases)).splitlines()[-1])
     with ExitStack() as ends:
 
         def begin(*words: str, **more: str) -> wheel.Running:
@@ -256,7 +267,7 @@ def run_main_job(project: Project, *databases: str) -> None:
         assert job_now["timeline"][0]["at"].endswith("Z"), "in UTC, whatever their zone and their format of dates"
         answer = project.http.request("GET", f"{project.url}/api/v1/jobs")
         assert answer.status == 401 and answer.headers["Content-Type"] == "application/problem+json"
-        look = json.loads(project.run("manage.py", "shell", "--verbosity", "0", "--command", LOOK.replace("%s", job)))
+        look = json.loads(project.shell(LOOK.replace("%s", job)))
     assert set(look["pages"].values()) == {200}, look["pages"]
     assert look["styled"] and look["session"] == look["table"] == 200
     assert look["document"].startswith("/api/v1/"), "and none of theirs"
@@ -265,7 +276,7 @@ def run_main_job(project: Project, *databases: str) -> None:
     assert look["celery"] == "mysite"
     assert look["executors"] == [["RUNNING", executor.process.pid]], "its children come and go, and are one executor"
     states = "from liveness.models import Server; print(*Server.objects.filter(type='EXECUTOR').values_list('state'))"
-    ended = project.run("manage.py", "shell", "--verbosity", "0", "--command", states)
+    ended = project.shell(states)
     assert ended.strip() == "('TERMINATED_GRACEFULLY',)"
 
 
@@ -276,33 +287,39 @@ def reachable(project: Project) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ('DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "x"}}', "needs PostgreSQL 15"),
-        ("USE_TZ = False", "USE_TZ is False"),
-        ("MIDDLEWARE = []", "SessionMiddleware"),
-        ('ROOT_URLCONF = "bare"', "instance:overview"),
-        ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages cannot be found"),
-        ('CONTROLPLANE_DATABASE = "fleet"', "DATABASES has no such alias"),
-        (OF_ITS_OWN + "DATABASE_ROUTERS = []", "do not direct the control plane's models to the database 'fleet'"),
-    ],
-)
-def test_what_a_project_lacks_is_named_by_a_check(project, changed, message):
+LACKS = {
+    'DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "x"}}': "needs PostgreSQL 15",
+    "USE_TZ = False": "USE_TZ is False",
+    "MIDDLEWARE = []": "SessionMiddleware",
+    'ROOT_URLCONF = "bare"': "instance:overview",
+    'TEMPLATES[0]["APP_DIRS"] = False': "templates of the pages cannot be found",
+    'CONTROLPLANE_DATABASE = "fleet"': "DATABASES has no such alias",
+    OF_ITS_OWN + "DATABASE_ROUTERS = []": "do not direct the control plane's models to the database 'fleet'",
+}
+
+
+def test_what_a_project_lacks_is_named_by_a_check(project):
     (project.work / "bare.py").write_text("urlpatterns = []\n")
-    project.add_settings(changed)
-    done = subprocess.run(
-        [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
-        env=wheel.environment(project.home, **project.more),
-    )  # fmt: skip
-    assert done.returncode == 1 and message in done.stderr, done.stderr
+    for number, changed in enumerate(LACKS):
+        (project.work / f"lacks_{number}.py").write_text(f"from mysite.settings import *\n{changed}\n")
+    said = {
+        message: checked(project, DJANGO_SETTINGS_MODULE=f"lacks_{number}")
+        for number, message in enumerate(LACKS.values())
+    }
+    assert {message: said[message] for message in said if message not in said[message]} == {}
 
 
 def test_a_project_with_a_package_of_the_same_name_gets_an_error(project):
     (project.work / "jobs").mkdir()
     (project.work / "jobs" / "__init__.py").touch()
+    assert "The package 'jobs' was found at" in checked(project)
+
+
+def checked(project: Project, **more: str) -> str:
+    """Run Django's checks, which fail. Return their errors."""
     done = subprocess.run(
         [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
-        env=wheel.environment(project.home, **project.more),
+        env=wheel.environment(project.home, **project.more, **more),
     )  # fmt: skip
-    assert "The package 'jobs' was found at" in done.stderr, done.stderr
+    assert done.returncode == 1, done.stderr
+    return done.stderr

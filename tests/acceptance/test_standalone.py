@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +26,8 @@ from controlplane.standalone import worker_home
 from tests.support.data_dirs import new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually, free_port
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+AGENT = " -m controlplane.agent --"
 KEY = "of this installation" * 2
 FOREIGN = ("LIVENESS_", "JOBS_", "CONTROLPLANE_", "DATABASE_URL", "PYTEST_")
 
@@ -160,8 +162,8 @@ def registered(one: Standalone, workers: int) -> None:
 
 
 @pytest.mark.first_run
-def test_the_first_run_leaves_no_process_and_the_next_one_continues_its_work(start, data_dir):
-    first = start("--workers", "1")
+def test_a_first_run_with_the_demo_leaves_no_process_and_the_next_one_continues(start, data_dir):
+    first = start("--demo")
     kept = Path(first.wait_for(r"user admin, the password is in (\S+)")[1])
     password = kept.read_text().strip()
     assert (kept.parent, kept.stat().st_mode & 0o777) == (data_dir, 0o600)
@@ -180,14 +182,21 @@ def test_the_first_run_leaves_no_process_and_the_next_one_continues_its_work(sta
     assert len(processes) > 6
     token = (data_dir / "tokens" / "worker").read_text()
     assert (data_dir / "tokens" / "worker").stat().st_mode & 0o777 == 0o600
-    commands = [" ".join(process.cmdline()) for process in running(processes)]
+    commands = [command_line(process) for process in running(processes)]
     assert not [command for command in commands if token in command or password in command]
-    files = [path for path in data_dir.rglob("*") if path.is_file() and "postgres" not in path.parts]
-    assert not [path for path in files if password.encode() in path.read_bytes()]
     assert data_dir.stat().st_mode & 0o777 == 0o700
-    assert not [path for path in data_dir.rglob("*") if path.stat().st_mode & 0o077]
+    for path in data_dir.rglob("*"):
+        with suppress(FileNotFoundError):  # a message that was read in the meantime
+            assert not path.stat().st_mode & 0o077, path
+            assert path.is_dir() or "postgres" in path.parts or password.encode() not in path.read_bytes(), path
 
-    assert first.end(signal.SIGINT) == 0, first.output
+    follow_the_demo(first, data_dir)
+    processes = first.processes()
+    with postgres.running_server(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
+        fired = "select count(*) from jobs_triggerslot where outcome = 'FIRED'"
+        eventually(lambda: database.execute(fired).fetchone()[0], why=fired)
+        assert first.end(signal.SIGINT) == 0, first.output
+        assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]
     assert running(processes) == []
 
     second = start("--workers", "1", port=first.port)
@@ -198,6 +207,29 @@ def test_the_first_run_leaves_no_process_and_the_next_one_continues_its_work(sta
     processes = second.processes()
     assert second.end(signal.SIGTERM) == 0, second.output
     assert running(processes) == []
+
+
+def command_line(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def follow_the_demo(one: Standalone, data_dir: Path) -> None:
+    """Wait until the demo has killed a worker, its job is completed elsewhere, and the verdict is green."""
+    one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d")
+    for state in ("ERROR", "NOT_RUNNING", "INACTIVE"):
+        one.wait_for(rf"demo +\| worker-\d is {state}")
+    one.wait_for(r"Attempt 1 is RESUBMITTED")
+    one.wait_for(r"The job is COMPLETED, in attempt 2")
+    operator = {"Authorization": f"Bearer {(data_dir / 'tokens' / 'operator').read_text()}"}
+
+    def verdict() -> Any:
+        return urllib3.request("GET", f"http://127.0.0.1:{one.port}/api/v1/instance", headers=operator).json()[
+            "verdict"
+        ]
+
+    eventually(lambda: verdict()["tone"] == "well", why=lambda: f"the verdict is green: {verdict()}")
 
 
 LOOK = """
@@ -211,12 +243,17 @@ def looked_around(one: Standalone, data_dir: Path) -> list[str]:
     return written_by_job(one, data_dir, {"command": LOOK.format(data_dir=data_dir)})
 
 
+@cache
+def client_token(data_dir: Path) -> str:
+    """Create a token while the control plane runs."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
+    env["CONTROLPLANE_DATA_DIR"] = str(data_dir)
+    command = [sys.executable, "manage.py", "create_token", "--role", "client", "a stranger"]
+    return subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def written_by_job(one: Standalone, data_dir: Path, script: dict[str, Any]) -> list[str]:
-    with postgres.running_server(data_dir) as url:
-        env = {**os.environ, "DATABASE_URL": url, "CONTROLPLANE_DATA_DIR": str(data_dir)}
-        command = [sys.executable, "manage.py", "create_token", "--role", "client", "a stranger"]
-        token = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.strip()
-    jobs, headers = f"http://127.0.0.1:{one.port}/api/v1/jobs", {"Authorization": f"Bearer {token}"}
+    jobs, headers = f"http://127.0.0.1:{one.port}/api/v1/jobs", {"Authorization": f"Bearer {client_token(data_dir)}"}
     id = urllib3.request("POST", jobs, json={"action": {"type": "script", **script}}, headers=headers).json()["id"]
     job_now = eventually(
         lambda: (job := urllib3.request("GET", f"{jobs}/{id}", headers=headers).json())["finished_at"] and job,
@@ -240,23 +277,30 @@ def test_workers_of_root_run_as_another_user_that_cannot_read_the_control_plane(
     one = start("--workers", "1", python=python_for_others(), PYTHONPATH=paths, **SECRETS)
     registered(one, 1)
     assert looked_around(one, data_dir) == [worker_home.USER, "0022", "0", "handed on", "0"]
-    agents = [process for process in one.processes() if process.cmdline()[1:3] == ["-m", "controlplane.agent"]]
+    agents = [process for process in one.processes() if AGENT in command_line(process)]
     assert [process.username() for process in agents] == [worker_home.USER]
     assert not {"SECRET_KEY", "DATABASE_URL", "OTHER"} & set(agents[0].environ())
     assert "Workers run as root" not in one.output
     assert one.end() == 0, one.output
 
 
-def test_workers_find_secrets_in_a_folder_in_a_variable_and_by_a_command(start, data_dir):
-    folder = data_dir.parent / "secrets"  # open to every user, because workers of root run as another one
-    folder.mkdir(mode=0o755)
+def test_workers_whose_user_cannot_run_python_run_as_root_and_find_secrets(start, data_dir, tmp_path):
+    """Secrets are files of a folder, variables, and the output of a command."""
+    tmp_path.chmod(0o700)
+    python = tmp_path / "python"
+    python.symlink_to(Path(sys.executable).resolve())
+    paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    folder = tmp_path / "secrets"
+    folder.mkdir()
     (folder / "of-file").write_text("one of a file")
-    (folder / "of-file").chmod(0o644)
     one = start(
-        "--workers", "1", "--secrets-dir", str(folder), "--secret-command", 'echo "one of $1"',
-        CONTROLPLANE_SECRET_OF_VARIABLE="one of a variable",
+        "--workers", "2", "--secrets-dir", str(folder), "--secret-command", 'echo "one of $1"',
+        python=str(python), PYTHONPATH=paths, CONTROLPLANE_SECRET_OF_VARIABLE="one of a variable", **SECRETS,
     )  # fmt: skip
-    registered(one, 1)
+    registered(one, 2)
+    user, _, settings, mine, _ = looked_around(one, data_dir)
+    assert (user, settings, mine) == (ME, "0", "handed on")
+    assert one.output.count("Workers run as root") == (os.geteuid() == 0), one.output
     named = {"A": "of-file", "B": "of-variable", "C": "the-command"}
     # Written so that it is not masked.
     look = 'for one in "$A" "$B" "$C"; do echo "$one" | tr a-z A-Z; done; env | grep -c CONTROLPLANE_SECRET || true'
@@ -264,19 +308,6 @@ def test_workers_find_secrets_in_a_folder_in_a_variable_and_by_a_command(start, 
     assert written_by_job(one, data_dir, script) == [
         "ONE OF A FILE", "ONE OF A VARIABLE", "ONE OF THE-COMMAND", "0",
     ]  # fmt: skip
-    assert one.end() == 0, one.output
-
-
-def test_workers_run_as_root_with_one_warning_if_the_other_user_cannot_run_python(start, data_dir, tmp_path):
-    tmp_path.chmod(0o700)
-    python = tmp_path / "python"
-    python.symlink_to(Path(sys.executable).resolve())
-    paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
-    one = start("--workers", "2", python=str(python), PYTHONPATH=paths, **SECRETS)
-    registered(one, 2)
-    user, _, settings, mine, _ = looked_around(one, data_dir)
-    assert (user, settings, mine) == (ME, "0", "handed on")
-    assert one.output.count("Workers run as root") == (os.geteuid() == 0), one.output
     assert one.end() == 0, one.output
 
 
@@ -292,35 +323,25 @@ def test_a_port_in_use_is_an_error_with_a_remedy(start):
     assert "Traceback" not in one.output
 
 
-def test_a_second_one_on_the_same_data_directory_is_refused(start, data_dir):
-    first = start("--workers", "0")
-    first.wait_for("Open http")
+def test_a_second_one_is_refused_and_parts_that_are_killed_are_started_again(start, data_dir):
+    one = start("--workers", "1")
+    registered(one, 1)
     second = start("--workers", "0")
     assert second.process.wait(60) == 1
     second.reader.join(5)
     assert f"A control plane is already running on {data_dir}." in second.output
-    assert first.get("/livez").status == 200
-    assert first.end() == 0, first.output
+    assert one.get("/livez").status == 200
 
-
-def test_a_worker_that_is_killed_is_started_again(start):
-    one = start("--workers", "1")
-    registered(one, 1)
-    agent = next(process for process in one.processes() if process.cmdline()[1:3] == ["-m", "controlplane.agent"])
-    agent.kill()
-    registered(one, 2)
-    assert one.end() == 0, one.output
-
-
-def test_a_web_server_and_an_executor_that_are_killed_are_started_again(start):
-    one = start("--workers", "1")
-    registered(one, 1)
     for name in ("web", "executor"):
         os.kill(int(one.wait_for(rf"{name} started \(pid=(\d+)\)")[1]), signal.SIGKILL)
         one.wait_for(rf"{name} was killed by SIGKILL; starting it again in 1 s")
     eventually(lambda: one.answers("/livez"), why="the web server answers again")
     eventually(lambda: one.get("/healthz").status == 200, why="checks run again")
     assert one.output.count("Worker registered with ID") == 1, "the worker went on"
+
+    agent = next(process for process in one.processes() if AGENT in command_line(process))
+    agent.kill()
+    registered(one, 2)
     processes = one.processes()
     assert one.end() == 0, one.output
     assert running(processes) == []
@@ -356,11 +377,7 @@ def test_a_crash_of_everything_at_once_is_recovered_at_the_next_start(start, dat
     one = start("--workers", "1", LIVENESS_TIMEOUT="600", LIVENESS_TERMINATION_GRACE_PERIOD="600")
     registered(one, 1)
     notes = data_dir.parent / "tmp" / "notes"
-    create = [sys.executable, "manage.py", "create_token", "--role", "client", "crash"]
-    env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
-    env["CONTROLPLANE_DATA_DIR"] = str(data_dir)
-    token = subprocess.run(create, env=env, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-    client = {"Authorization": f"Bearer {token}"}
+    client = {"Authorization": f"Bearer {client_token(data_dir)}"}
     address = f"http://127.0.0.1:{one.port}/api/v1/jobs"
     script = f'[ "$JOB_ATTEMPT" = 2 ] || {{ touch "{notes}"; sleep 600; }}'
     (data_dir.parent / "tmp").chmod(0o777)
@@ -380,26 +397,3 @@ def test_a_crash_of_everything_at_once_is_recovered_at_the_next_start(start, dat
     )
     assert (done["state"], len(done["attempts"])) == ("COMPLETED", 2)
     assert second.end() == 0, second.output
-
-
-@pytest.mark.first_run
-def test_the_demo_kills_a_worker_completes_its_job_and_then_shows_a_green_verdict(start, data_dir):
-    one = start("--demo")
-    one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d")
-    for state in ("ERROR", "NOT_RUNNING", "INACTIVE"):
-        one.wait_for(rf"demo +\| worker-\d is {state}")
-    one.wait_for(r"Attempt 1 is RESUBMITTED")
-    one.wait_for(r"The job is COMPLETED, in attempt 2")
-    operator = {"Authorization": f"Bearer {(data_dir / 'tokens' / 'operator').read_text()}"}
-
-    def verdict() -> Any:
-        return urllib3.request("GET", f"http://127.0.0.1:{one.port}/api/v1/instance", headers=operator).json()[
-            "verdict"
-        ]
-
-    eventually(lambda: verdict()["tone"] == "well", why=lambda: f"the verdict is green: {verdict()}")
-    with postgres.running_server(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
-        fired = "select count(*) from jobs_triggerslot where outcome = 'FIRED'"
-        eventually(lambda: database.execute(fired).fetchone()[0], why=fired)
-        assert one.end() == 0, one.output
-        assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]
