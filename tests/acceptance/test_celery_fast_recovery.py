@@ -16,7 +16,7 @@ from tests.support.processes import SHORT, eventually, freeze
 from tests.support.processes import fleet as control_plane
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-SOON = 40  # seconds, with the start of a worker on a busy machine: far below the 345 s of the defaults
+SOON = 60  # seconds, with the start of a worker on a busy machine: far below the 345 s of the defaults
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 

@@ -52,15 +52,16 @@ def test_a_frozen_idle_worker_that_is_killed_loses_no_message(fleet, plane, pool
     eventually(lambda: fleet.unacked() == 0, why="all are acknowledged")
 
 
-def test_a_flow_of_tasks_survives_kills_and_freezes_at_any_moment(fleet, plane):
+@pytest.mark.parametrize("faults", [4, pytest.param(16, marks=pytest.mark.exhaustive)])
+def test_a_flow_of_tasks_survives_kills_and_freezes_at_any_moment(fleet, plane, faults):
     chance = random.Random(31)
     living = deque(["one", "two"])
     start(fleet, "plain", PROTECTED="0")
     start(fleet, *living)
     fleet.ready("plain")
-    names = [f"task-{n}" for n in range(400)]
+    names = [f"task-{n}" for n in range(50 * faults)]
     waiting = iter(names)
-    for fault in range(8):
+    for fault in range(faults):
         victim = living.popleft()
         fleet.ready(victim)
         registered(plane, victim)
@@ -91,7 +92,7 @@ def test_a_frozen_idle_worker_takes_messages_again_when_it_wakes(fleet, plane):
     time.sleep(0.5)
     assert fleet.redis.llen("orders") == 1, "it took nothing"
     fleet.kill("one", signal.SIGCONT)
-    ended(fleet, "meanwhile", within=20)
+    ended(fleet, "meanwhile")
 
 
 def test_a_worker_continues_after_redis_closes_its_connections(fleet, plane):
@@ -113,7 +114,7 @@ def test_an_idle_worker_gets_messages_before_a_busy_one(fleet, plane):
     names = ["a", "b", "c", "d"]
     for name in names:
         fleet.send("work", name, UNTIL_RELEASED)
-        fleet.begun(name, within=20)
+        fleet.begun(name)
         time.sleep(0.3)  # those that were busy have asked, and wait again
     assert len({entry.pid for entry in fleet.entries("start")}) == 4
     fleet.release(*names)

@@ -25,4 +25,4 @@ def test_an_executor_logs_transitions_at_its_log_level(tmp_path_factory, level):
         assert [line in log for line in TRANSITIONS] == [level == "INFO"] * 3
         assert "jobs.tasks" not in log, "ticks are not logged"
         running.processes["one"].terminate()
-        assert running.processes["one"].wait(20) == 0
+        assert running.processes["one"].wait(60) == 0

@@ -30,7 +30,7 @@ def plane(tmp_path):
         fleet(tmp_path, DATABASE_URL=address.url, JOBS_RUNNER_HEARTBEAT_INTERVAL="1") as running,
     ):
         running.primary, running.standby, running.address = primary, standby, address
-        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.migrate()
         running.api = f"{running.web()}/api/v1"
         running.executor("executor", "--beat")
         for name in ("one", "two"):

@@ -45,7 +45,7 @@ def disk():
 def plane(tmp_path, disk):
     with SmallPostgresql(disk) as database, fleet(tmp_path, DATABASE_URL=database.url) as running:
         running.database, running.disk = database, disk
-        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.migrate()
         running.api = f"{running.web()}/api/v1"
         running.executor("executor", "--beat")
         running.agent("one", running.api.removesuffix("/api/v1"))

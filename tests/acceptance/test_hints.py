@@ -100,7 +100,7 @@ def test_a_web_server_that_ends_answers_waiting_agents_and_they_wait_at_the_next
         eventually(lambda: waiting_calls(one) == 1, why="the agent waits")
         began = time.monotonic()
         one.processes["web"].send_signal(signal.SIGTERM)
-        one.processes["web"].wait(20)
+        one.processes["web"].wait(60)
         assert time.monotonic() - began < 15, "it did not wait for the call"
         assert waiting_calls(one) == 0
         one.web("web-2", port=port)

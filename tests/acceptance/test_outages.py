@@ -30,7 +30,7 @@ def everything(tmp_path_factory):
         ) as running,
     ):
         running.database, running.broker = database, broker
-        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.migrate()
         running.url = running.web()
         running.executor("executor", "--beat")
         token = running.token("worker")

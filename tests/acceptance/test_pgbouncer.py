@@ -27,7 +27,7 @@ def plane(tmp_path_factory):
         ) as running,
     ):
         running.database, running.pooler = database, pooler
-        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.migrate()
         yield running
 
 

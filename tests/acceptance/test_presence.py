@@ -110,7 +110,7 @@ def test_own_processes_are_servers_from_their_start_to_their_end(own):
 
     for name in ("beat", "web", "executor"):
         own.processes[name].send_signal(signal.SIGTERM)
-        own.processes[name].wait(10)
+        own.processes[name].wait(60)
     ended = [*servers.named("web@%")[1:], executor, embedded, beat]
     assert [servers.states(server)[0] for server in ended] == [ENDED_WELL] * 5
 
@@ -132,5 +132,5 @@ def test_a_process_that_cannot_register_serves_and_ends_as_usual(folder):
         eventually(lambda: f"web@{HOST}-" in deaf.logs(), why="it logs that it cannot heartbeat")
         assert deaf.answers(f"{url}/livez")
         deaf.processes["web"].terminate()
-        assert deaf.processes["web"].wait(10) == 0
+        assert deaf.processes["web"].wait(60) == 0
         assert deaf.logs().count("cannot heartbeat") == 1

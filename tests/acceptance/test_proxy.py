@@ -78,7 +78,7 @@ def proxy(tmp_path_factory):
             yield proxy
         finally:
             proxy.process.terminate()
-            proxy.process.wait(10)
+            proxy.process.wait(60)
 
 
 def test_pages_and_calls_pass_the_proxy_and_probes_stay_inside(proxy):

@@ -21,7 +21,7 @@ def plane(tmp_path_factory):
         fleet(folder, DATABASE_URL=primary.url, DATABASE_READ_URL=standby.url) as running,
     ):
         running.primary, running.standby = primary, standby
-        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.migrate()
         running.url = running.web()
         running.executor("executor", "--beat")
         running.agent("one", running.url)

@@ -353,7 +353,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_works(start)
     processes = one.processes()
     database = postgres.PostgresServer(one.data_dir).pid()
     one.process.kill()
-    one.process.wait(10)
+    one.process.wait(60)
     eventually(
         lambda: all(process.name() == "postgres" or is_sentinel(process) for process in running(processes)),
         within=one.ends_within,
@@ -388,7 +388,7 @@ def test_a_crash_of_everything_at_once_is_recovered_at_the_next_start(start, dat
         with suppress(psutil.Error):
             process.kill()
     one.process.kill()
-    one.process.wait(10)
+    one.process.wait(60)
     second = start("--workers", "1", port=one.port, LIVENESS_TIMEOUT="600", LIVENESS_TERMINATION_GRACE_PERIOD="600")
     registered(second, 1)
     done = eventually(

@@ -21,6 +21,8 @@ import urllib3
 from controlplane.standalone.parts import SERVING
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTHONPATH = os.pathsep.join([str(ROOT / "tests/support/without_rich"), str(ROOT)])
+"""Path of processes that tests start. They start faster without the package `rich`."""
 SHORT = {
     "LIVENESS_INTERVAL": "0.5",
     "LIVENESS_HEARTBEAT_INTERVAL": "0.5",
@@ -31,7 +33,8 @@ SHORT = {
 }
 # One process for all tokens, because each start of Django is expensive.
 MIGRATE = """
-import django, json, sys
+import django, json, os
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 django.setup()
 from django.core.management import call_command
 from liveness.models import Role
@@ -78,7 +81,7 @@ def migrated() -> Migrated:
     name = f"migrated_{os.getpid()}"
     server(f"create database {name}")
     atexit.register(drop, beside(name))
-    environment = {**os.environ, "DATABASE_URL": beside(name), "DJANGO_SETTINGS_MODULE": "controlplane.settings"}
+    environment = {**os.environ, "DATABASE_URL": beside(name)}
     done = subprocess.run(
         [sys.executable, "-c", MIGRATE], cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE
     )
@@ -138,7 +141,7 @@ class Fleet:
             "TMPDIR": str(folder / "tmp"),  # files that killed processes leave are deleted with the folder
             "DATABASE_POOL_SIZE": "4",
             "CELERY_SKIP_CHECKS": "1",  # Django's checks take a third of an executor's start
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": PYTHONPATH,
             "PYTHONUNBUFFERED": "1",
             **env,
         }
@@ -153,6 +156,10 @@ class Fleet:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
+
+    def migrate(self) -> None:
+        """Create tables in a database of the test's own, and a token for each role."""
+        self.tokens |= json.loads(self.run("-c", MIGRATE))
 
     def start(self, name: str, *command: str, prefix: Sequence[str] = (), **env: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("wb") as log:
