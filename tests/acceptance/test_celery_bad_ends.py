@@ -34,7 +34,7 @@ def test_an_exception_of_a_task_ends_only_the_task(fleet, plane, pool):
     assert type(sent["memory"].result).__name__ == "MemoryError"
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
+@pytest.mark.parametrize("pool", ["threads", pytest.param("solo", marks=pytest.mark.exhaustive)])
 def test_a_task_that_ends_its_process_at_once_is_quarantined_under_every_pool(fleet, plane, pool):
     fleet.worker("one", pool=pool)
     fleet.ready("one")

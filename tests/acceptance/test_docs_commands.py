@@ -213,7 +213,6 @@ class Shell:
         self.env = plane.env | {
             "PATH": f"{programs}:{os.environ['PATH']}",
             "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
-            "PYTHONPATH": str(ROOT),
         }
         self.env.pop("DJANGO_SETTINGS_MODULE", None)  # of the tests; a Celery worker would take it for its own project
 

@@ -378,7 +378,7 @@ def test_a_killed_sentinel_is_started_again(running, start):
 
 
 def test_a_stopped_agent_proves_nothing(running, start):
-    agent = start("stopped")
+    agent = start("stopped", "--grace", "1")
     job = Job(running)
     eventually(job.begun, why="the job runs")
     start("other")
@@ -467,7 +467,7 @@ def test_a_worker_in_a_program_of_ones_own_is_reported_at_once(running, start):
 
 
 def test_a_copied_file_proves_nothing(running, start):
-    agent = start("original")
+    agent = start("original", "--grace", "1")
     job = Job(running)
     eventually(job.begun, why="the job runs")
     path = file_of(running, "original")

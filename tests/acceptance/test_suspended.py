@@ -41,7 +41,9 @@ def ticks_go_on(running):
     eventually(lambda: running.ask("select tick from liveness_clock")[0] >= before + 3, why="checks go on")
 
 
-@pytest.mark.parametrize("table", ["liveness_brake", "liveness_tally", "liveness_serverevent"])
+@pytest.mark.parametrize(
+    "table", ["liveness_brake", "liveness_serverevent", pytest.param("liveness_tally", marks=pytest.mark.exhaustive)]
+)
 def test_an_executor_suspended_during_a_check_does_not_stop_the_others(fleet_of_two, table):
     """Suspend it while it waits for a table: during the brake's decision, or while it holds a server's lock."""
     running = fleet_of_two
@@ -59,7 +61,7 @@ def test_an_executor_suspended_during_a_check_does_not_stop_the_others(fleet_of_
     eventually(lambda: running.ask(lost)[0] != "CREATED", why="the other disconnects whom the first had locked")
 
 
-@pytest.mark.parametrize("clock", ["-300", "300", "back"])
+@pytest.mark.parametrize("clock", ["300", "back", pytest.param("-300", marks=pytest.mark.exhaustive)])
 def test_a_scheduler_whose_clock_is_wrong_or_is_set_back_stops_no_check(fleet_of_two, clock):
     running = fleet_of_two
     running.executor("one")

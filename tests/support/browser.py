@@ -38,11 +38,15 @@ class Site:
     def __init__(self, running: Fleet, browser: Browser, url: str) -> None:
         self.running, self.browser, self.url = running, browser, url
         self.complaints: list[str] = []
+        self.signed_in: dict[str | None, Any] = {}
+        """Cookies of each user who has signed in, because to check a password is slow."""
         self.client, self.worker, self.operator = map(running.token, ("client", "worker", "operator"))
 
     def open(self, user: str | None = "ann", **options: Any) -> Page:
         """Return a page in a new browser session of `user`. Errors of the browser are recorded."""
-        page = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
+        kept = self.signed_in.get(user)
+        standard = {"viewport": {"width": 1280, "height": 900}, "storage_state": kept}
+        page = self.browser.new_context(**{**standard, **options}).new_page()
         page.set_default_timeout(60_000)
         page.on(
             "console", lambda message: self.complain(message.text) if message.type in ("error", "warning") else None
@@ -50,11 +54,15 @@ class Site:
         page.on("pageerror", lambda error: self.complain(str(error)))
         page.on("dialog", lambda dialog: self.complain(f"a dialog: {dialog.message}"))
         page.on("request", lambda asked: self.asked(asked.url))
-        if user:
+        if kept:
+            self.go(page)
+        elif user:
             page.goto(f"{self.url}/admin/login/?next=/admin/instance/")
             page.fill("#id_username", user)
             page.fill("#id_password", "secret")
             page.click("[type=submit]")
+            page.wait_for_url("**/admin/instance/")
+            self.signed_in[user] = page.context.storage_state()
         return page
 
     def complain(self, text: str) -> None:

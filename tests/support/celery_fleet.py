@@ -18,7 +18,7 @@ import redis
 from celery import Celery
 
 from tests.support.celery_plane import CeleryPlane
-from tests.support.processes import PYTHONPATH, eventually
+from tests.support.processes import ROOT, WITHOUT_RICH, eventually
 
 UNTIL_RELEASED = 600.0  # seconds of `work`: longer than any test
 
@@ -66,7 +66,7 @@ class CeleryFleet:
             "CONTROLPLANE_URL": url,
             "CONTROLPLANE_TOKEN": token,
             "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
-            "PYTHONPATH": PYTHONPATH,
+            "PYTHONPATH": os.pathsep.join([WITHOUT_RICH, str(ROOT)]),
             "PYTHONUNBUFFERED": "1",
             **env,
         }

@@ -21,8 +21,8 @@ import urllib3
 from controlplane.standalone.parts import SERVING
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHONPATH = os.pathsep.join([str(ROOT / "tests/support/without_rich"), str(ROOT)])
-"""Path of processes that tests start. They start faster without the package `rich`."""
+WITHOUT_RICH = str(ROOT / "tests/support/without_rich")
+"""First entry of PYTHONPATH for agents and Celery workers. They start faster without the package `rich`."""
 SHORT = {
     "LIVENESS_INTERVAL": "0.5",
     "LIVENESS_HEARTBEAT_INTERVAL": "0.5",
@@ -141,7 +141,7 @@ class Fleet:
             "TMPDIR": str(folder / "tmp"),  # files that killed processes leave are deleted with the folder
             "DATABASE_POOL_SIZE": "4",
             "CELERY_SKIP_CHECKS": "1",  # Django's checks take a third of an executor's start
-            "PYTHONPATH": PYTHONPATH,
+            "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             **env,
         }
@@ -211,6 +211,7 @@ class Fleet:
         return self.start(
             name, "-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", "--runtimes", "", *options,
             prefix=prefix, CONTROLPLANE_TOKEN=self.token(role),
+            PYTHONPATH=os.pathsep.join([WITHOUT_RICH, self.env["PYTHONPATH"]]),
         )  # fmt: skip
 
     def connected(self) -> psycopg.Connection[Any]:
