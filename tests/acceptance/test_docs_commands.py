@@ -331,7 +331,8 @@ def test_a_script_reports_progress_and_keeps_a_checkpoint_as_documented(shell):
     one, url = shell.plane, f"{shell.url}/api/v1"
     one.agent("keeper", shell.url, "--tags", "keeper")
     token = one.token("client")
-    body = {"action": {"type": "script", "command": CHECKPOINT + "sleep 2"}, "tags": ["keeper"]}
+    action = {"type": "script", "command": CHECKPOINT + "sleep 2"}
+    body = {"action": action, "tags": ["keeper"], "unmatched": "wait"}  # it may register a moment later
     job = one.call("POST", f"{url}/jobs", token, body)["id"]
     ended = eventually(lambda: (found := one.call("GET", f"{url}/jobs/{job}", token))["finished_at"] and found)
     assert (ended["state"], ended["checkpoint"]) == ("COMPLETED", 1)
