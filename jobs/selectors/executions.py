@@ -95,12 +95,16 @@ class Step(WorkerJob):
 
 def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
     """Return the executions of one owner (None: all), with `counts` of steps by state, their `parent`, and `now`."""
+    counts = Func(F("pk"), template=COUNTS, output_field=JSONField())
+    return uncounted_executions(owner).annotate(counts=counts)
+
+
+def uncounted_executions(owner: UUID | None = None) -> QuerySet[Execution]:
     parent = WorkerJob.objects.filter(pk=OuterRef("parent_step_id")).values(
         summary=JSONObject(job="pk", execution="execution_id", step="step")
     )
     reached = Execution.objects.all() if owner is None else Execution.objects.filter(owner=owner)
     return reached.defer("definition", "fingerprint").annotate(
-        counts=Func(F("pk"), template=COUNTS, output_field=JSONField()),
         parent=Subquery(parent, output_field=JSONField()),
         now=ClockTimestamp(),
     )
@@ -191,7 +195,7 @@ def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) 
 
 
 def execution_summary(id: UUID, events: int) -> Execution:
-    """Return an execution as in `visible_executions()`, without its steps. Raises ExecutionUnknown.
+    """Return an execution as in `visible_executions()`, without `counts` and its steps. Raises ExecutionUnknown.
 
     `action_events` are the actions of people, `latest_events` the latest events of the control plane. `held_back` are
     ended steps whose code may still run, each with its server.
@@ -200,7 +204,7 @@ def execution_summary(id: UUID, events: int) -> Execution:
     latest = ExecutionEvent.objects.filter(execution=OuterRef("pk")).order_by("-pk").annotate(server_name=name)
     fields = {field: field for field in ("at", "code", "step", "line", "server_id", "server_name")}
     row = (
-        visible_executions()
+        uncounted_executions()
         .annotate(
             action_events=action_events(Subject.EXECUTION),
             held_back=Func(F("pk"), template=HELD_BACK, output_field=JSONField()),
@@ -214,9 +218,17 @@ def execution_summary(id: UUID, events: int) -> Execution:
     return row
 
 
+SHOWN = ["step", "state", "position", "is_hook", "hook", "is_kept", "restart_of_id", "action", "error", "wait",
+         "attempt_count", "available_at", "finished_at"]  # fmt: skip
+SHOWN_OF_ATTEMPT = ["job", "number", "state", "reason", "claimed_at", "started_at", "finished_at", "server__name"]
+
+
 def steps_in_detail(execution: UUID, jobs: Collection[UUID]) -> dict[UUID, Any]:
-    """Return some steps as in `execution_steps()`, with their attempts, and `has_output` instead of their outputs."""
-    attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
+    """Return some steps as in `execution_steps()`, with their attempts, and `has_output` instead of their outputs.
+
+    Django takes longer for each row with each field, so only those that the page shows are loaded.
+    """
+    attempts = Attempt.objects.select_related("server").only(*SHOWN_OF_ATTEMPT).order_by("number")
     has_output = ExpressionWrapper(Q(output__isnull=False), output_field=BooleanField())
-    steps = execution_steps(execution).filter(pk__in=jobs).annotate(has_output=has_output)
-    return steps.defer("output", "payload", "checkpoint", "fingerprint").prefetch_related(attempts).in_bulk()
+    steps = execution_steps(execution).filter(pk__in=jobs).annotate(has_output=has_output).only(*SHOWN)
+    return steps.prefetch_related(Prefetch("attempts", attempts)).in_bulk()

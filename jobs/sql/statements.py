@@ -260,7 +260,6 @@ class JobsStatements(Statements):
     fail_slow_step: Statement[step_data.SlowStep]
     list_step_times: Statement[step_times.StepTimes]
     list_family_needs: Statement[step_times.FamilyNeeds]
-    list_steps_page: Statement[IdRow]
     lock_stored_bytes: Statement[stored_bytes.HeldSums]
     try_lock_stored_bytes: Statement[stored_bytes.HeldSums]
     add_up_stored_bytes: Statement[stored_bytes.AddedUp]

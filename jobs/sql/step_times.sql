@@ -6,13 +6,17 @@ regexp_replace(j.step, '[0-9]+', '*', 'g')
 -- List when the steps of an execution could begin, began and ended, by their last attempts, and the state of the server
 -- that holds each. A server without heartbeats is SILENT. Above `most` steps, similar ones share a row: those of the same
 -- family and state in the same place on the axis between `since` and `until`; `steps` is their number. Hooks, the first
--- failed steps, a few live ones and steps of `opened` families have their own rows. If there are too many families,
--- neighbours form families.
--- takes: execution uuid, since timestamptz, until timestamptz, opened text[], most bigint, members bigint
+-- failed steps, a few live ones, steps of `opened` families and those in the table have their own rows. If there are too
+-- many families, neighbours form families. `place` is the place in the table on its page: without hooks, and if there is
+-- more than one page, steps in states of `first` come first, in its order.
+-- takes: execution uuid, since timestamptz, until timestamptz, opened text[], most bigint, members bigint,
+--   state text, first text[], skipped bigint, batch bigint
 -- returns: job uuid, step text, state text, position int, is_hook bool, is_kept bool, free_at timestamptz,
---   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null, family text, steps bigint
+--   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null, family text, steps bigint,
+--   place bigint|null
 -- row: StepTimes
 with times as materialized (
+    -- Steps are read once. Later parts select them by `in`: with poor statistics, a join may compare each step with each.
     select j.id as job, j.step, j.state collate "C" as state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
            case when {{needs_no_worker(j)}} and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
                 then j.available_at
@@ -23,80 +27,115 @@ with times as materialized (
            case when j.state in {{LIVE}} then (
                select case when {{liveness.is_silent(s)}} then 'SILENT' else s.state end
                  from jobs_attempt a join liveness_server s on s.id = a.server_id where a.id = j.attempt_id) end as server_state,
+           j.available_at <= %(until)s and coalesce(j.finished_at, %(until)s) >= %(since)s
+               and not j.is_kept and j.state not in ('SKIPPED', 'BLOCKED') as is_within,
            -- A regular expression for each of 10,000 steps is slow. Steps share a few patterns, with 0 for each digit.
            translate(j.step, '123456789', '000000000') collate "C" as pattern
       from jobs_workerjob j
      where j.execution_id = %(execution)s
 ),
 patterns as materialized (
-    select j.step as pattern, {{family_of(j)}} collate "C" as family, j.steps, j.last
-      from (select pattern as step, count(*) as steps, max(position) as last from times group by pattern) j
+    select j.step as pattern, {{family_of(j)}} collate "C" as family, j.*
+      from (select pattern as step, count(*) as steps, count(*) filter (where not is_hook) as own, max(position) as last,
+                   count(*) filter (where not is_hook and (%(state)s::text is null or state = %(state)s)) as matching,
+                   count(*) filter (where is_within) as within,
+                   count(*) filter (where is_within and state in ('CLAIMED', 'RUNNING')) as live
+              from times group by pattern) j
 ),
 sizes as materialized (
-    select sum(steps)::bigint as steps, count(distinct family) as families, max(last) + 1 as positions from patterns
+    select sum(steps) > %(most)s as is_large, sum(steps) > %(most)s and count(distinct family) > 200 as is_diverse,
+           max(last) + 1 as positions, sum(matching) > %(batch)s as has_pages,
+           sum(within) <= %(most)s as few_within, sum(live) <= 8 as few_live
+      from patterns
 ),
 neighbours as materialized (
-    select position * 24::bigint / sizes.positions as number,
-           ((array_agg(step order by position))[1] || ' … ' || (array_agg(step order by position desc))[1]) collate "C" as family
-      from times cross join sizes
-     where sizes.steps > %(most)s and sizes.families > 200 and not is_hook
+    select position * 24::bigint / (select positions from sizes) as number,
+           string_agg(step, ' … ' order by position) collate "C" as family
+      from times
+     where (select is_diverse from sizes) and not is_hook and position = any(array(
+               select unnest(array[min(t.position), max(t.position)])
+                 from times t
+                where (select is_diverse from sizes) and not t.is_hook
+                group by t.position * 24::bigint / (select positions from sizes)))
      group by number
 ),
-named as materialized (
-    select times.job, times.step, times.state, times.position, times.is_hook, times.is_kept, times.free_at, times.begun_at,
-           times.finished_at, times.server_state, coalesce(neighbours.family, patterns.family) as family,
-           times.free_at <= %(until)s and coalesce(times.finished_at, %(until)s) >= %(since)s
-               and not times.is_kept and times.state not in ('SKIPPED', 'BLOCKED') as is_within
-      from times
-      join patterns on patterns.pattern = times.pattern
-     cross join sizes
-      left join neighbours on neighbours.number = times.position * 24::bigint / sizes.positions and not times.is_hook
-),
-small as materialized (
-    select family from named where not is_hook group by family having count(*) < 3
-),
 failed as materialized (
-    select job, position, is_within from named where state in ('FAILED', 'EXPIRED')
+    select job, position, is_within from times where state in ('FAILED', 'EXPIRED')
+),
+listed as materialized (
+    select job, %(skipped)s + row_number() over (order by rank, position) as place
+      from (select job, position, case when (select has_pages from sizes)
+                   then coalesce(array_position(%(first)s::text[], state), 100) end as rank
+              from times
+             where not is_hook and (%(state)s::text is null or state = %(state)s)
+             order by rank, position limit %(batch)s offset %(skipped)s) page
+),
+opened as materialized (
+    select job, row_number() over (partition by family
+               order by state in ('FAILED', 'EXPIRED') desc, state in ('CLAIMED', 'RUNNING') desc, position) as place
+      from (select times.*, patterns.family
+              from times join patterns on patterns.pattern = times.pattern
+             where cardinality(%(opened)s::text[]) > 0 and not (select is_diverse from sizes)
+             union all
+            select times.*, neighbours.family
+              from times join neighbours on neighbours.number = times.position * 24::bigint / (select positions from sizes)
+             where cardinality(%(opened)s::text[]) > 0) named
+     where family = any(%(opened)s::text[]) and not is_hook
 ),
 shown as materialized (
     (select job from failed order by position limit 10)
-     union
+     union all
     (select job from failed where is_within order by position limit 10)
-     union
-    (select job from named
-      where state in ('CLAIMED', 'RUNNING') and (select count(*) from named where state in ('CLAIMED', 'RUNNING') and is_within) <= 8)
-     union
-    (select job from named where is_within and (select count(*) from named where is_within) <= %(most)s)
-     union
-    (select job
-       from (select job, row_number() over (partition by family
-                    order by state in ('FAILED', 'EXPIRED') desc, state in ('CLAIMED', 'RUNNING') desc, position) as place
-               from named where family = any(%(opened)s::text[])) opened
-      where place <= %(members)s)
+     union all
+    (select job from times where (select few_live from sizes) and state in ('CLAIMED', 'RUNNING'))
+     union all
+    (select job from times where (select few_within from sizes) and is_within)
+     union all
+    (select job from opened where place <= %(members)s)
+     union all
+    (select job from listed)
 ),
--- As many places as the outline of a fold has.
+alone as materialized (
+    select times.*
+      from times
+     where (select not is_large from sizes) or is_hook or job in (select job from shown)
+        or pattern in (select pattern from patterns
+                        where not (select is_diverse from sizes)
+                          and family in (select family from patterns group by family having sum(own) < 3))
+),
 axis as materialized (
     select extract(epoch from %(since)s::timestamptz)::float8 as since,
            extract(epoch from %(until)s::timestamptz)::float8 + 0.001 as until
 ),
-placed as materialized (
-    select own.job as own, named.*,
-           case when own.job is null then width_bucket(date_part('epoch', named.begun_at), axis.since, axis.until, 120) end as begun_in,
-           case when own.job is null then width_bucket(date_part('epoch', named.finished_at), axis.since, axis.until, 120) end as finished_in
-      from named
-     cross join sizes
-     cross join axis
-     cross join lateral (
-           select case when sizes.steps <= %(most)s or named.is_hook or named.family in (select family from small)
-                         or named.job in (select job from shown)
-                       then named.job end as job offset 0) own
+-- Groups by pattern are few. So their families are named and joined after that.
+alike as materialized (
+    select (array_agg(job))[1] as job, (array_agg(step))[1] as step, state, min(position) as position, is_kept,
+           min(free_at) as free_at, min(begun_at) as begun_at, max(finished_at) as finished_at, server_state,
+           part, is_within, begun_in, finished_in, count(*) as steps
+      from (select times.*,
+                   case when (select is_diverse from sizes)
+                        then (position * 24::bigint / (select positions from sizes))::text else pattern end as part,
+                   -- As many places as the outline of a fold has.
+                   width_bucket(date_part('epoch', begun_at), (select since from axis), (select until from axis), 120) as begun_in,
+                   width_bucket(date_part('epoch', finished_at), (select since from axis), (select until from axis), 120) as finished_in
+              from times
+             where (select is_large from sizes) and job not in (select job from alone)) placed
+     group by begun_in, finished_in, part, state, is_kept, server_state, is_within
 )
-select (array_agg(job))[1] as job, (array_agg(step))[1] as step, state, min(position) as position, is_hook, is_kept,
-       min(free_at) as free_at, min(begun_at) as begun_at, max(finished_at) as finished_at, server_state, family,
-       count(*) as steps
-  from placed
- group by begun_in, finished_in, family, state, is_hook, is_kept, server_state, own, case when own is null then is_within end
- order by min(position)
+select j.job, j.step, j.state, j.position, j.is_hook, j.is_kept, j.free_at, j.begun_at, j.finished_at, j.server_state,
+       coalesce(neighbours.family, {{family_of(j)}}) as family, 1::bigint as steps, listed.place
+  from alone j
+  left join neighbours on not j.is_hook and neighbours.number = j.position * 24::bigint / (select positions from sizes)
+  left join listed on listed.job = j.job
+ union all
+select (array_agg(job))[1], (array_agg(step))[1], state, min(position), false, is_kept, min(free_at), min(begun_at),
+       max(finished_at), server_state, family, sum(steps)::bigint, null
+  from (select alike.*, coalesce(neighbours.family, {{family_of(j)}}) as family
+          from alike
+          left join neighbours on neighbours.number::text = alike.part
+         cross join lateral (select alike.part as step) j) named
+ group by begun_in, finished_in, family, state, is_kept, server_state, is_within
+ order by position
 
 -- statement: list_family_needs
 -- List the families of an execution's steps with those that they depend on, for a graph of at most `boxes` boxes. A step
@@ -123,12 +162,3 @@ select s.box, array_agg(distinct n.box) as needs
                        from (select j.step, {{family_of(j)}} as family from jobs_workerjob j where j.id = d.depends_on_id offset 0) found) n
  where s.box <> n.box
  group by s.box
-
--- statement: list_steps_page
--- List a page of the steps of an execution, without hooks: those in states of `first` come first, in its order.
--- takes: execution uuid, state text, first text[], skipped bigint, batch bigint
--- returns: id uuid
-select j.id from jobs_workerjob j
- where j.execution_id = %(execution)s and not j.is_hook and (%(state)s::text is null or j.state = %(state)s)
- order by coalesce(array_position(%(first)s::text[], j.state), 100), j.position
- limit %(batch)s offset %(skipped)s

@@ -65,6 +65,13 @@ def count_steps(rows: Iterable[StepTimes]) -> int:
     return sum(row.steps for row in rows)
 
 
+def count_by_state(rows: Iterable[StepTimes]) -> dict[str, int]:
+    counted: Counter[str] = Counter()
+    for row in rows:
+        counted[row.state] += row.steps
+    return counted
+
+
 def describe_state(step: StepTimes) -> str:
     doubt = doubt_about(step.state, step.server_state)
     return "kept" if step.is_kept else f"{step.state}, {doubt}" if doubt else step.state

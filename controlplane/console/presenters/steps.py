@@ -1,13 +1,22 @@
 """Steps of an execution as its page shows them: failed steps, graph, lanes, and a table in pages."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from controlplane.console.charts.folds import FAILURES, MEMBERS_SHOWN, Fold, Row, count_steps, fold_alike, fold_steps
+from controlplane.console.charts.folds import (
+    FAILURES,
+    MEMBERS_SHOWN,
+    Fold,
+    Row,
+    count_by_state,
+    count_steps,
+    fold_alike,
+    fold_steps,
+)
 from controlplane.console.charts.step_graph import (
     MOST_BOXES,
     Graph,
@@ -24,6 +33,7 @@ from controlplane.core.statements import fetch_result_sets
 from jobs.choices import HoldOf, HookOf
 from jobs.selectors.executions import CountedExecution, Step, measure_progress, steps_in_detail
 from jobs.sql import sql
+from jobs.sql.rows.step_times import FamilyNeeds
 from jobs.states import JobState
 
 STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 50, 10
@@ -37,49 +47,53 @@ FIRST = ["FAILED", "EXPIRED", "CANCELLED", "RUNNING", "CLAIMED", "PENDING"]
 class KnownNeeds:
     """Dependencies between the boxes of a graph."""
 
-    by_box: dict[str, list[str]] | None = None
-    """Boxes that each box depends on. None: not read yet."""
+    by_box: dict[str, list[str]] = field(default_factory=dict)
+    """Boxes that each box depends on."""
+    steps: int | None = None
+    """Number of steps when they were read. None: not read yet."""
+
+    def update(self, rows: Iterable[FamilyNeeds], steps: int) -> None:
+        self.by_box, self.steps = {row.box: row.needs for row in rows}, steps
 
 
-@lru_cache(maxsize=64)
-def needs_of_families(execution: UUID, steps: int) -> KnownNeeds:
-    """Return the dependencies that an earlier poll has read, for an execution with this number of steps.
-
-    They change only when steps are added, so the number of steps is part of the key.
-    """
+@lru_cache(maxsize=256)
+def needs_of_families(execution: UUID) -> KnownNeeds:
+    """Return the dependencies that an earlier poll has read. They change only when steps are added."""
     return KnownNeeds()
 
 
 def present_steps(execution: CountedExecution, look: StepLook) -> dict[str, Any]:
-    """Return the steps for the page, and the holds of the execution in `held_by`.
+    """Return the steps for the page, the holds of the execution in `held_by`, and set its `counts`.
 
     The number of rows that are read does not grow with the number of steps.
     """
     begun_at, now = execution.created_at, execution.now
-    number = measure_progress(execution).total
-    matching = execution.counts.get(look.state, 0) if look.state else number
     axis = look.axis(begun_at, execution.finished_at or now)
-    needs = needs_of_families(execution.pk, number)
-    is_read = needs.by_box is None and number > STEPS_IN_GRAPH
-    times, holds, page, *found = fetch_result_sets(
-        sql.list_step_times, sql.list_holds_of, sql.list_steps_page, *([sql.list_family_needs] if is_read else []),
+    needs = needs_of_families(execution.pk)
+    times, holds, *found = fetch_result_sets(
+        sql.list_step_times, sql.list_holds_of, *([sql.list_family_needs] if needs.steps is None else []),
         execution=execution.pk, kind=HoldOf.EXECUTION, value=str(execution.pk),
         since=axis.start, until=axis.end, opened=list(look.opened), members=MEMBERS_SHOWN,
-        state=look.state or None, first=FIRST if matching > STEPS_A_PAGE else [],
-        skipped=max(0, look.page - 1) * STEPS_A_PAGE, batch=STEPS_A_PAGE,
+        state=look.state or None, first=FIRST, skipped=max(0, look.page - 1) * STEPS_A_PAGE, batch=STEPS_A_PAGE,
         most=STEPS_ALONE, boxes=MOST_BOXES,
     )  # fmt: skip
-    if is_read:
-        needs.by_box = {row.box: row.needs for row in found[0]}
+    own = [step for step in times if not step.is_hook]
+    execution.counts = count_by_state(own)
+    number = measure_progress(execution).total
+    matching = execution.counts.get(look.state, 0) if look.state else number
+    for rows in found:
+        needs.update(rows, number)
+    if needs.steps != number and number > STEPS_IN_GRAPH:
+        needs.update(sql.list_family_needs.fetch_rows(execution=execution.pk, boxes=MOST_BOXES), number)
     hooks_end = (step.finished_at or now for step in times if step.is_hook and step.begun_at)
     end = max([execution.finished_at or now, *hooks_end])
     total = (end - begun_at).total_seconds()
     axis = look.axis(begun_at, end)
     drawn = [step for step in times if look.is_whole or is_within(step, axis, now)]
     rows = fold_steps(drawn, look.opened)
-    own = [step for step in times if not step.is_hook]
     hooks = [step.job for step in times if step.is_hook]
-    listed = [row.id for row in page]
+    places = {step.place: step.job for step in times if step.place is not None}
+    listed = [places[place] for place in sorted(places)]
     failures = count_steps(step for step in own if step.state in FAILURES)
     failed = [step for step in own if step.state in FAILURES and step.steps == 1]
     boxes = own if number <= STEPS_IN_GRAPH else fold_alike(own)
@@ -109,7 +123,7 @@ def present_steps(execution: CountedExecution, look: StepLook) -> dict[str, Any]
         ],
         "failed_more": max(0, failures - FAILED_NAMED),
         "failed_url": look.url("steps", state=failed[0].state, page=1) if failed else "",
-        "graph": draw_graph(boxes, look, details, needs.by_box or {}) if is_drawn else None,
+        "graph": draw_graph(boxes, look, details, needs.by_box) if is_drawn else None,
         "chart": chart,
         "zooms": look.zooms(total),
         "steps": [present_step(details[step], now) for step in listed],

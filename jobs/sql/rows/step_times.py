@@ -18,6 +18,7 @@ class StepTimes(NamedTuple):
     server_state: str | None
     family: str
     steps: int
+    place: int | None
 
 
 class FamilyNeeds(NamedTuple):
