@@ -1,6 +1,7 @@
 """Tabs of a job: its output, its input, its errors, and the whole job as JSON."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
 from controlplane.agent.secrets.step_data import mask_payload
@@ -75,9 +76,27 @@ def leave_out_shown_fields(error: dict[str, Any] | None) -> dict[str, Any] | Non
 
 
 def format_json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)[:TEXT_SHOWN]
+    return write_for_people(value)[:TEXT_SHOWN]
 
 
 def count_left_out(value: object) -> int:
     """Return how many characters `format_json` cut off."""
-    return max(0, len(json.dumps(value, indent=2, ensure_ascii=False, default=str)) - TEXT_SHOWN)
+    return max(0, len(write_for_people(value)) - TEXT_SHOWN)
+
+
+def write_for_people(value: object) -> str:
+    return json.dumps(use_exponents(value), indent=2, ensure_ascii=False, default=str)
+
+
+def use_exponents(value: Any) -> Any:
+    """Replace long whole numbers by floats of the same value, so that 1e300 does not take 301 digits.
+
+    PostgreSQL stores the number 1e300 with all its zeros. A number with other digits at its end is left as it is.
+    """
+    if type(value) is dict:
+        return {name: use_exponents(item) for name, item in value.items()}
+    if type(value) is list:
+        return [use_exponents(item) for item in value]
+    if type(value) is int and 10**22 < abs(value) < 10**308 and Decimal(repr(float(value))) == value:
+        return float(value)
+    return value
