@@ -93,13 +93,14 @@ def look_at_waits(deadline):
         time.sleep(0.2)
 
 
-def test_executions_exceed_no_limit_and_leak_no_slot_however_they_end(plane, committed, threads):
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.exhaustive)])
+def test_executions_exceed_no_limit_and_leak_no_slot_however_they_end(plane, committed, threads, count):
     boss, client = plane
     for pattern, allowed in ALLOWED.items():
         assert boss.call("put", f"/limits/{pattern}", {"running": allowed}).status_code == 201
     chance, running, deadline = random.Random(1), Running(), time.monotonic() + 90
     crew = [committed(name=f"w{number}") for number in range(4)]
-    for number in range(60):
+    for number in range(count):
         answer = client.post("/executions", random_execution(chance, number))
         assert answer.status_code == 201, answer.json()
     calls = [threads(work_off, worker, running, number, deadline) for number, worker in enumerate(crew)]
@@ -126,13 +127,16 @@ def test_an_execution_starts_once_however_many_processes_look(plane, threads):
     assert Execution.objects.filter(parked_by__isnull=True).count() == LimitSlot.objects.count() == 5
 
 
-def test_a_slot_that_an_end_frees_while_an_execution_begins_to_wait_is_not_missed(plane, committed, threads):
+@pytest.mark.parametrize("rounds", [6, pytest.param(20, marks=pytest.mark.exhaustive)])
+def test_a_slot_that_an_end_frees_while_an_execution_begins_to_wait_is_not_missed(
+    plane, committed, threads, rounds
+):
     boss, client = plane
     boss.call("put", "/limits/a", {"running": 1})
     body = {"name": "e", "steps": [{"key": "x", "action": SCRIPT, "unmatched": "wait"}], "limits": ["a"]}
     one = committed(name="one")
     client.post("/executions", body)
-    for _ in range(20):
+    for _ in range(rounds):
         held = one.hold()
         done, begun = threads(one.complete, held), threads(client.post, "/executions", body)
         done.result(10)

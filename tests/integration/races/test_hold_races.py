@@ -3,6 +3,8 @@
 import random
 import time
 
+import pytest
+
 from jobs.models import Hold, LimitSlot, WorkerJob
 from jobs.services import hold_parking, sweep
 from tests.integration.races.test_limit_races import Running, is_all_done, plane, work_off
@@ -31,12 +33,13 @@ def sweep_often(deadline):
         time.sleep(0.02)
 
 
-def test_every_job_runs_once_the_last_hold_has_ended(plane, committed, threads, monkeypatch):
+@pytest.mark.parametrize("count", [50, pytest.param(150, marks=pytest.mark.exhaustive)])
+def test_every_job_runs_once_the_last_hold_has_ended(plane, committed, threads, monkeypatch, count):
     monkeypatch.setattr(hold_parking, "JOBS_AT_ONCE", 20)
     boss, client = plane
     assert boss.call("put", "/limits/a", {"running": 2}).status_code == 201
     chance, deadline = random.Random(1), time.monotonic() + 60
-    assert client.post("/jobs", [body(chance) for _ in range(150)]).status_code == 201
+    assert client.post("/jobs", [body(chance) for _ in range(count)]).status_code == 201
     crew = [committed(name=f"w{n}", tags=["python"]) for n in range(4)]
     calls = [threads(work_off, worker, Running(), n, deadline) for n, worker in enumerate(crew)]
     calls += [threads(hold_and_release, boss, 7, deadline), threads(sweep_often, deadline)]

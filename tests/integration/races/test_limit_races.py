@@ -79,13 +79,14 @@ def cancel_some(boss, seed, deadline):
         time.sleep(0.05)
 
 
-def test_no_limit_is_exceeded_and_no_slot_leaks_however_many_claim_at_once(plane, committed, threads):
+@pytest.mark.parametrize("count", [50, pytest.param(150, marks=pytest.mark.exhaustive)])
+def test_no_limit_is_exceeded_and_no_slot_leaks_however_many_claim_at_once(plane, committed, threads, count):
     boss, client = plane
     for pattern, allowed in ALLOWED.items():
         assert boss.call("put", f"/limits/{pattern}", {"running": allowed}).status_code == 201
     chance, running, deadline = random.Random(1), Running(), time.monotonic() + 60
     bodies = [{"action": {"type": "script", "command": "true"}, "unmatched": "wait", "limits": random_limits(chance)}
-              for _ in range(150)]  # fmt: skip
+              for _ in range(count)]  # fmt: skip
     assert client.post("/jobs", bodies).status_code == 201
     crew = [committed(name=f"w{n}") for n in range(6)]
     calls = [threads(work_off, worker, running, n, deadline) for n, worker in enumerate(crew)]
@@ -99,10 +100,11 @@ def test_no_limit_is_exceeded_and_no_slot_leaks_however_many_claim_at_once(plane
     assert not Tally.objects.filter(name="limit_repairs").exists()
 
 
-def test_rules_that_change_while_jobs_run_leave_no_job_behind(plane, committed, threads):
+@pytest.mark.parametrize("count", [25, pytest.param(60, marks=pytest.mark.exhaustive)])
+def test_rules_that_change_while_jobs_run_leave_no_job_behind(plane, committed, threads, count):
     boss, client = plane
     boss.call("put", "/limits/a", {"running": 1})
-    for _ in range(60):
+    for _ in range(count):
         submit(client, limits=["a"])
     deadline, running = time.monotonic() + 60, Running()
     crew = [committed(name=f"w{n}") for n in range(4)]
@@ -148,12 +150,13 @@ def test_a_worker_that_dies_leaks_no_slot(plane, committed):
     assert LimitSlot.objects.count() == 0
 
 
-def test_a_slot_that_is_freed_while_a_claim_parks_is_not_missed(plane, committed, threads):
+@pytest.mark.parametrize("rounds", [6, pytest.param(20, marks=pytest.mark.exhaustive)])
+def test_a_slot_that_is_freed_while_a_claim_parks_is_not_missed(plane, committed, threads, rounds):
     """The claim and the end of the last holder run at the same moment, again and again."""
     boss, client = plane
     boss.call("put", "/limits/a", {"running": 1})
     one, two = committed(name="one"), committed(name="two")
-    for _ in range(20):
+    for _ in range(rounds):
         first = submit(client, limits=["a"], tags=["script"])["id"]
         held = one.hold()
         assert held["job"]["id"] == first

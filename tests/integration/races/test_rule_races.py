@@ -70,12 +70,13 @@ def assert_nothing_is_left():
     assert not Tally.objects.filter(name="limit_repairs").exists()
 
 
-def test_no_rule_is_exceeded_however_many_claim_at_once(plane, committed, threads):
+@pytest.mark.parametrize("count", [10, pytest.param(25, marks=pytest.mark.exhaustive)])
+def test_no_rule_is_exceeded_however_many_claim_at_once(plane, committed, threads, count):
     boss, client = plane
     for pattern, allowed in {"namespace:default": 5, "tag:gpu": 2, "tag:big:*": 1}.items():
         assert boss.call("put", f"/limits/{pattern}", {"running": allowed}).status_code == 201
     for tags in [], ["gpu"], ["big:a"], ["big:b"], ["big:a", "gpu"]:
-        submit(client, 25, tags=tags)
+        submit(client, count, tags=tags)
     deadline, running = time.monotonic() + 60, Running()
     crew = [committed(name=f"w{n}", tags=["script", "gpu", "big:a", "big:b"]) for n in range(6)]
     calls = [threads(work_off, worker, running, n, deadline) for n, worker in enumerate(crew)]
@@ -87,9 +88,10 @@ def test_no_rule_is_exceeded_however_many_claim_at_once(plane, committed, thread
 
 
 @pytest.mark.parametrize("pattern", ["namespace:default", "tag:script", "action:script"])
-def test_a_rule_that_is_set_while_jobs_are_claimed_counts_each_of_them(plane, committed, threads, pattern):
+@pytest.mark.parametrize("count", [60, pytest.param(150, marks=pytest.mark.exhaustive)])
+def test_a_rule_that_is_set_while_jobs_are_claimed_counts_each_of_them(plane, committed, threads, pattern, count):
     boss, client = plane
-    submit(client, 150)
+    submit(client, count)
     deadline, running = time.monotonic() + 60, Running()
     crew = [committed(name=f"w{n}") for n in range(6)]
     calls = [threads(work_off, worker, running, n, deadline) for n, worker in enumerate(crew)]
