@@ -49,13 +49,13 @@ def rows_read_by_a_claim(one):
 
 
 @pytest.mark.parametrize("kind", ["action", "limit"])
-def test_the_rows_that_a_claim_reads_stay_flat_with_20_000_held_jobs(kind, hold, worker):
+def test_the_rows_that_a_claim_reads_stay_flat_with_thousands_of_held_jobs(kind, hold, worker):
     one = worker(**PYTHON)
     submit_many(2, action=CHARGE)
     few = rows_read_by_a_claim(one)
-    submit_many(20_000, action=CONFIRM, priority=5, **({"limits": {"stripe": 1}} if kind == "limit" else {}))
+    submit_many(5_000, action=CONFIRM, priority=5, **({"limits": {"stripe": 1}} if kind == "limit" else {}))
     held = hold() if kind == "action" else hold("limit", "stripe")
-    assert WorkerJob.objects.filter(parked_by={"hold": str(held.pk)}).count() == 20_000
+    assert WorkerJob.objects.filter(parked_by={"hold": str(held.pk)}).count() == 5_000
     submit_many(2, action=CHARGE)
     with connection.cursor() as cursor:
         cursor.execute("analyze jobs_workerjob")

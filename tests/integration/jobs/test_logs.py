@@ -173,20 +173,20 @@ def test_a_call_that_goes_over_the_limit_marks_it_once(held, monkeypatch):
     assert one.lines() == ["1", "2", "3", "… further lines are not kept"]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"stream": None}, {"stream": "STDIN"}, {"lines": None}, {"lines": []}, {"lines": "text"}, {"lines": [1]},
-        {"lines": ["x" * 8193]}, {"lines": [""] * 1001}, {"lines": ["a\0"]}, {"sequence": -1}, {"sequence": "1"},
-        {"output": 1}, {"message": "x"},
-    ],
-)  # fmt: skip
-def test_malformed_lines_are_a_400(held, wrong):
+MALFORMED = [
+    {"stream": None}, {"stream": "STDIN"}, {"lines": None}, {"lines": []}, {"lines": "text"}, {"lines": [1]},
+    {"lines": ["x" * 8193]}, {"lines": [""] * 1001}, {"lines": ["a\0"]}, {"sequence": -1}, {"sequence": "1"},
+    {"output": 1}, {"message": "x"},
+]  # fmt: skip
+
+
+def test_malformed_lines_are_a_400(held, subtests):
     one = held()
-    report = {key: value for key, value in {**wrote(one.attempt, "x"), **wrong}.items() if value is not None}
-    answer = one.worker.post(f"/servers/{one.worker.id}/reports", {"reports": [report]})
-    assert answer.status_code == 400
-    assert one.lines() == []
+    for wrong in MALFORMED:
+        report = {key: value for key, value in {**wrote(one.attempt, "x"), **wrong}.items() if value is not None}
+        with subtests.test(str(wrong)[:40]):
+            assert one.worker.post(f"/servers/{one.worker.id}/reports", {"reports": [report]}).status_code == 400
+            assert one.lines() == []
 
 
 def test_the_longest_line_and_the_most_lines_are_taken(held):

@@ -15,7 +15,7 @@ from liveness.models import Server, ServerEvent
 from liveness.services import tokens
 from tests.support.clock import Clock
 from tests.support.http import Caller
-from tests.support.standin import eventually
+from tests.support.processes import eventually
 
 HOUR = WINDOWS["1h"]
 FAILED = {"event": "FAILED", "error": {"code": "BAD", "message": "no"}}
@@ -84,7 +84,7 @@ def test_hours_are_the_sums_of_their_minutes_and_each_end_is_in_one_of_them(work
         count_history()
     hours = HistoryEntry.objects.filter(span="hour", dimension="")
     # Minutes are final only after the open transactions of other tests in this cluster have ended.
-    eventually(lambda: (count_history(), hours.count() in (3, 4))[1], "its hours are final")
+    eventually(lambda: (count_history(), hours.count() in (3, 4))[1], why="its hours are final")
     assert ended(WINDOWS["7d"]) == ended(WINDOWS["24h"]) == {"completed": 30}
     for window in ("24h", "7d"):
         (action,), _ = read_history_by(Dimension.ACTION, WINDOWS[window])
@@ -154,7 +154,7 @@ def test_a_minute_is_final_once_nobody_can_have_ended_anything_in_it(committed, 
         count_history()
         return HistoryWatermark.objects.get().closed_until != before
 
-    eventually(is_final, "the minute is final")  # after the open transactions of other tests have ended
+    eventually(is_final, why="the minute is final")  # after the open transactions of other tests have ended
 
 
 def test_the_first_count_waits_for_no_transaction_that_is_under_way(committed, submit_committed, threads, clocked):

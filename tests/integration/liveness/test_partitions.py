@@ -5,6 +5,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -223,7 +224,7 @@ def test_four_prunes_at_once_drop_each_partition_once(partitions_as_before):
 def test_heartbeats_and_claims_go_on_while_a_drop_waits_for_a_reader(
     partitions_as_before, committed, monkeypatch, table, empties
 ):
-    monkeypatch.setattr(partitions, "TRIES", 3)
+    monkeypatch.setattr(partitions, "change_partitions", partial(partitions.change_partitions, tries=3))
     one = committed()
     one.beat()
     add_partition(SERVERS, "old_day", "2020-02-02 00:00Z", "2020-02-03 00:00Z")

@@ -12,6 +12,7 @@ from liveness.models import Tally
 from liveness.services import tokens
 from tests.support.executions import SCRIPT, step
 from tests.support.http import Caller
+from tests.support.rounds import short_and_long
 
 ALLOWED = {"a": 2, "b": 3, "c:*": 1}
 KEYS = ("a", "b", "c:1", "c:2")
@@ -93,7 +94,7 @@ def look_at_waits(deadline):
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", short_and_long(20, 60))
 def test_executions_exceed_no_limit_and_leak_no_slot_however_they_end(plane, committed, threads, count):
     boss, client = plane
     for pattern, allowed in ALLOWED.items():
@@ -127,10 +128,8 @@ def test_an_execution_starts_once_however_many_processes_look(plane, threads):
     assert Execution.objects.filter(parked_by__isnull=True).count() == LimitSlot.objects.count() == 5
 
 
-@pytest.mark.parametrize("rounds", [6, pytest.param(20, marks=pytest.mark.exhaustive)])
-def test_a_slot_that_an_end_frees_while_an_execution_begins_to_wait_is_not_missed(
-    plane, committed, threads, rounds
-):
+@pytest.mark.parametrize("rounds", short_and_long(6, 20))
+def test_a_slot_that_an_end_frees_while_an_execution_begins_to_wait_is_not_missed(plane, committed, threads, rounds):
     boss, client = plane
     boss.call("put", "/limits/a", {"running": 1})
     body = {"name": "e", "steps": [{"key": "x", "action": SCRIPT, "unmatched": "wait"}], "limits": ["a"]}

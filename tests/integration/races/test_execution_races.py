@@ -15,6 +15,7 @@ from liveness.services import tokens
 from tests.integration.races import test_hot_paths as hot
 from tests.support.executions import SCRIPT, Run, step
 from tests.support.http import Caller, Worker
+from tests.support.rounds import short_and_long, some_seeds
 
 
 @pytest.fixture
@@ -41,8 +42,9 @@ def is_over(run):
     return lambda: Execution.objects.filter(pk=run.id, finished_at__isnull=False).exists()
 
 
-def test_the_last_of_many_that_end_at_once_frees_what_waits_for_them_all(committed, begin, threads):
-    for _ in range(3):
+@pytest.mark.parametrize("rounds", short_and_long(1, 3))
+def test_the_last_of_many_that_end_at_once_frees_what_waits_for_them_all(committed, begin, threads, rounds):
+    for _ in range(rounds):
         keys = [f"s{n}" for n in range(24)]
         run = begin(*map(step, keys), step("z", *keys))
         crew = [committed(name=f"w{n}") for n in range(6)]
@@ -80,7 +82,7 @@ def test_a_lock_on_a_step_does_not_count_as_a_slow_path(committed, begin, thread
     assert run.states() == {"a": "COMPLETED", "b": "PENDING"}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some_seeds(2, 4))
 def test_a_cancellation_during_all_changes_ends_every_step_and_starts_none(committed, begin, threads, seed):
     child = {"type": "execution", "name": "inner", "steps": [step("x"), step("y", "x")]}
     keys = [f"c{n}" for n in range(10)]

@@ -8,6 +8,7 @@ import pytest
 from jobs.models import Hold, LimitSlot, WorkerJob
 from jobs.services import hold_parking, sweep
 from tests.integration.races.test_limit_races import Running, is_all_done, plane, work_off
+from tests.support.rounds import short_and_long
 
 __all__ = ["plane"]
 PATHS = ("shop.mail:confirm", "shop.orders:charge")
@@ -33,7 +34,7 @@ def sweep_often(deadline):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(150, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", short_and_long(50, 150))
 def test_every_job_runs_once_the_last_hold_has_ended(plane, committed, threads, monkeypatch, count):
     monkeypatch.setattr(hold_parking, "JOBS_AT_ONCE", 20)
     boss, client = plane

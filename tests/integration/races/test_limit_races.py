@@ -13,6 +13,7 @@ from jobs.states import AttemptState
 from liveness.models import Tally
 from liveness.services import tokens
 from tests.support.http import Caller
+from tests.support.rounds import short_and_long
 
 KEYS = ("a", "b", "c:1", "c:2")
 ALLOWED = {"a": 2, "b": 3, "c:*": 1}
@@ -79,7 +80,7 @@ def cancel_some(boss, seed, deadline):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(150, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", short_and_long(50, 150))
 def test_no_limit_is_exceeded_and_no_slot_leaks_however_many_claim_at_once(plane, committed, threads, count):
     boss, client = plane
     for pattern, allowed in ALLOWED.items():
@@ -100,7 +101,7 @@ def test_no_limit_is_exceeded_and_no_slot_leaks_however_many_claim_at_once(plane
     assert not Tally.objects.filter(name="limit_repairs").exists()
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(60, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", short_and_long(25, 60))
 def test_rules_that_change_while_jobs_run_leave_no_job_behind(plane, committed, threads, count):
     boss, client = plane
     boss.call("put", "/limits/a", {"running": 1})
@@ -150,7 +151,7 @@ def test_a_worker_that_dies_leaks_no_slot(plane, committed):
     assert LimitSlot.objects.count() == 0
 
 
-@pytest.mark.parametrize("rounds", [6, pytest.param(20, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("rounds", short_and_long(6, 20))
 def test_a_slot_that_is_freed_while_a_claim_parks_is_not_missed(plane, committed, threads, rounds):
     """The claim and the end of the last holder run at the same moment, again and again."""
     boss, client = plane

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 
+import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
@@ -81,12 +82,13 @@ def test_a_process_with_another_key_never_becomes_a_server(db):
 def owned():
     """Make a database that belongs to a control plane with the first key."""
     url = database()
-    run(url, FIRST, "-c", REGISTER)
+    with override_settings(SECRET_KEY=FIRST, SECRET_KEY_FALLBACKS=[]), psycopg.connect(url) as connection:
+        fingerprint = signing_key.fingerprints()[0]
+        connection.execute("update liveness_instance set key_fingerprint = %s", [fingerprint])
     yield url
     drop(url)
 
 
-REGISTER = "import controlplane.wsgi; from controlplane.startup import refuse_another_key; refuse_another_key()"
 GRANIAN = "-m granian --interface rsgi --port 0 --log-level warning controlplane.web:application"
 CELERY = "-W ignore -m celery -A controlplane.celery"
 

@@ -15,6 +15,7 @@ from liveness.models import Tally
 from liveness.services import tokens
 from tests.support.http import Caller
 from tests.support.processes import eventually
+from tests.support.rounds import short_and_long
 
 SCRIPT = {"type": "script", "command": "true"}
 
@@ -70,7 +71,7 @@ def assert_nothing_is_left():
     assert not Tally.objects.filter(name="limit_repairs").exists()
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(25, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", short_and_long(10, 25))
 def test_no_rule_is_exceeded_however_many_claim_at_once(plane, committed, threads, count):
     boss, client = plane
     for pattern, allowed in {"namespace:default": 5, "tag:gpu": 2, "tag:big:*": 1}.items():
@@ -88,7 +89,7 @@ def test_no_rule_is_exceeded_however_many_claim_at_once(plane, committed, thread
 
 
 @pytest.mark.parametrize("pattern", ["namespace:default", "tag:script", "action:script"])
-@pytest.mark.parametrize("count", [60, pytest.param(150, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", short_and_long(60, 150))
 def test_a_rule_that_is_set_while_jobs_are_claimed_counts_each_of_them(plane, committed, threads, pattern, count):
     boss, client = plane
     submit(client, count)
