@@ -134,7 +134,7 @@ def refuse_more(found: list[str], limit: float, what: str) -> None:
     assert len(found) <= limit, f"{len(found)} {what}, and at most {limit:.0f} are allowed:\n" + "\n".join(found)
 
 
-def test_docstrings_open_with_a_verb_or_a_noun():
+def refuse_odd_docstrings():
     docstrings = [text for text in all_texts() if text.kind == "docstring"]
     first_words = ((text, re.match(r"\W*(\w+)", text.text)) for text in docstrings)
     odd = [
@@ -145,7 +145,7 @@ def test_docstrings_open_with_a_verb_or_a_noun():
     refuse_more(odd, ODD_SHARE * len(docstrings), "docstrings open with a pronoun, a relative word or a preposition")
 
 
-def test_later_sentences_and_comments_open_with_their_subject():
+def refuse_odd_later_sentences():
     odd = [
         f"{text.place}: {text.text[:60]!r}"
         for text in all_texts()
@@ -155,12 +155,12 @@ def test_later_sentences_and_comments_open_with_their_subject():
     refuse_more(odd, ODD_LATER, "sentences open with a relative word")
 
 
-def test_banned_words_are_rare():
+def refuse_banned_words():
     found = [f"{text.place}: {match[0]!r}" for text in all_texts() for match in BANNED.finditer(text.text)]
     refuse_more(found, WORDS, f"banned words; write instead: {INSTEAD}")
 
 
-def test_sentences_in_documents_have_at_most_thirty_words():
+def refuse_long_sentences():
     long = [
         f"{text.place}: {len(sentence.split())} words: {sentence[:60]!r}"
         for text in all_texts()
@@ -171,6 +171,14 @@ def test_sentences_in_documents_have_at_most_thirty_words():
     refuse_more(long, LONG_SENTENCES, "sentences are too long")
 
 
-def test_names_of_tests_have_at_most_eighty_characters():
+def refuse_long_names():
     long = [text.place for text in all_texts() if text.kind == "test name" and len(text.text) > LONGEST_NAME]
     refuse_more(long, LONG_NAMES, "names of tests are too long")
+
+
+# One test, because all texts are read once for all rules.
+def test_texts_and_names_keep_the_rules_of_plain_english(subtests):
+    rules = [refuse_odd_docstrings, refuse_odd_later_sentences, refuse_banned_words, refuse_long_sentences]
+    for rule in [*rules, refuse_long_names]:
+        with subtests.test(rule.__name__):
+            rule()

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import transaction
 
 from jobs.models import AlertMessage, Execution, Hold, Trigger
 from jobs.services.operator_actions import OPERATIONS
@@ -369,10 +370,15 @@ def world(api, worker, submit, begin, client, clock, monkeypatch):
     return World(api, worker, submit, begin, client, clock)
 
 
-@pytest.mark.parametrize(
-    ("action", "door"), [(action, door) for action, doors in DOORS.items() for door in sorted(doors)]
-)
-def test_an_action_records_the_same_event_from_api_command_and_page(world, action, door):
+@pytest.mark.parametrize("action", DOORS)
+def test_an_action_records_the_same_event_from_api_command_and_page(world, subtests, action):
+    for door in sorted(DOORS[action]):
+        with subtests.test(door), transaction.atomic():
+            assert_leaves_its_event(world, action, door)
+            transaction.set_rollback(True)
+
+
+def assert_leaves_its_event(world, action, door):
     thing = world.arrange(action)
     if door.startswith(f"{INSTANCE}quarantine/resubmit"):
         thing = world.for_job("dismiss_job")
