@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import secrets
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from controlplane import readme
+from controlplane import readme, settings
 
 SCRIPT = """
 import json, os, django
@@ -65,18 +66,20 @@ def test_cookies_are_secure_and_bound_to_the_host_and_hsts_is_sent(answers):
         assert cookie.startswith("__Host-") and "Secure" in cookie and "Path=/" in cookie and "Domain" not in cookie
 
 
-HSTS = "from controlplane import settings; print(settings.SECURE_HSTS_SECONDS)"
+def test_the_time_that_browsers_stay_with_tls_can_be_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("BEHIND_TLS", "1")
+    monkeypatch.setenv("ALLOWED_HOSTS", "control.example")
+    monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(tmp_path))
 
+    def read(seconds):
+        monkeypatch.setenv("HSTS_SECONDS", seconds)
+        return runpy.run_path(settings.__file__)["SECURE_HSTS_SECONDS"]
 
-def test_the_time_that_browsers_stay_with_tls_can_be_set(tmp_path):
-    assert run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="3600").stdout == "3600\n"
-    assert run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="0").stdout == "0\n"
-    refused = run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="1h")
-    assert refused.returncode == 1
-    assert (
-        refused.stderr
-        == "HSTS_SECONDS: '1h' is not a whole number of seconds. It sets how long browsers insist on TLS.\n"
-    )
+    assert [read("3600"), read("0")] == [3600, 0]
+    with pytest.raises(SystemExit) as refused:
+        read("1h")
+    explanation = "HSTS_SECONDS: '1h' is not a whole number of seconds. It sets how long browsers insist on TLS."
+    assert str(refused.value) == explanation
 
 
 CHECK = """

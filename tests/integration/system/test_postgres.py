@@ -62,6 +62,21 @@ def data_dir() -> Iterator[Path]:
         yield data_dir
 
 
+@pytest.fixture(scope="module")
+def made_dir() -> Iterator[Path]:
+    """Make a data directory with a database for all tests that find nothing new in it, because that takes a second."""
+    with new_data_dir() as data_dir:
+        with postgres.running_server(data_dir, throwaway=True):
+            pass
+        yield data_dir
+
+
+@pytest.fixture
+def used_dir(made_dir: Path) -> Iterator[Path]:
+    yield made_dir
+    postgres.PostgresServer(made_dir, throwaway=True).stop()
+
+
 @pytest.fixture
 def open_dir(data_dir: Path) -> Path:
     """Return a data directory that all users may enter, as in old versions, so that the database is inside it."""
@@ -109,39 +124,39 @@ def test_a_server_runs_while_it_is_used_and_keeps_its_data(data_dir):
         assert ask(url, "select upper('é')") == "É"
 
 
-def test_fsync_is_off_only_where_the_data_may_be_thrown_away(data_dir):
+def test_fsync_is_off_only_where_the_data_may_be_thrown_away(used_dir):
     for throwaway, fsync in ((False, "on"), (True, "off")):
-        with postgres.running_server(data_dir, throwaway=throwaway) as url:
+        with postgres.running_server(used_dir, throwaway=throwaway) as url:
             assert ask(url, "show fsync") == fsync
 
 
-def test_the_server_gets_nothing_of_the_environment_but_what_it_needs(data_dir, monkeypatch):
+def test_the_server_gets_nothing_of_the_environment_but_what_it_needs(used_dir, monkeypatch):
     for name in ("SECRET_KEY", "DATABASE_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGOPTIONS", "HOME"):
         monkeypatch.setenv(name, "of root")
-    with postgres.running_server(data_dir, throwaway=True):
-        server = psutil.Process(server_of(data_dir))
+    with postgres.running_server(used_dir, throwaway=True):
+        server = psutil.Process(server_of(used_dir))
         for process in (server, *server.children(recursive=True)):
             own = {name for name in process.environ() if name == "LC_ALL" or name.startswith(("PG", "PWD"))}
             assert set(process.environ()) - own <= {*postgres_binaries.INHERITED}
             assert "of root" not in process.environ().values()
 
 
-def test_nothing_listens_on_tcp_and_the_socket_is_in_a_private_directory(data_dir):
-    with postgres.running_server(data_dir, throwaway=True) as url:
+def test_nothing_listens_on_tcp_and_the_socket_is_in_a_private_directory(used_dir):
+    with postgres.running_server(used_dir, throwaway=True) as url:
         assert ask(url, "show listen_addresses") == ""
         socket_dir = Path(str(ask(url, "show unix_socket_directories")))
         assert stat.S_IMODE(socket_dir.stat().st_mode) == 0o700
 
 
-def test_a_second_user_joins_and_the_last_one_stops_the_server(data_dir):
-    first, second = User(data_dir), User(data_dir)
-    server = server_of(data_dir)
-    assert first.url == second.url == postgres.database_url(data_dir)
+def test_a_second_user_joins_and_the_last_one_stops_the_server(used_dir):
+    first, second = User(used_dir), User(used_dir)
+    server = server_of(used_dir)
+    assert first.url == second.url == postgres.database_url(used_dir)
     assert first.leave() == ""
-    assert server_of(data_dir) == server
+    assert server_of(used_dir) == server
     assert ask(second.url, "select 1") == 1
     assert second.leave() == ""
-    assert server_of(data_dir) is None
+    assert server_of(used_dir) is None
 
 
 def test_many_users_at_once_share_one_server(data_dir):
@@ -157,49 +172,49 @@ def test_many_users_at_once_share_one_server(data_dir):
     assert server_of(data_dir) is None
 
 
-def test_a_server_whose_owner_was_killed_is_joined_and_stopped_by_the_next(data_dir):
-    owner = User(data_dir)
+def test_a_server_whose_owner_was_killed_is_joined_and_stopped_by_the_next(used_dir):
+    owner = User(used_dir)
     owner.kill()
-    server = server_of(data_dir)
+    server = server_of(used_dir)
     assert server is not None
-    with postgres.running_server(data_dir, throwaway=True) as url:
-        assert server_of(data_dir) == server
+    with postgres.running_server(used_dir, throwaway=True) as url:
+        assert server_of(used_dir) == server
         assert ask(url, "select 1") == 1
-    assert server_of(data_dir) is None
+    assert server_of(used_dir) is None
 
 
-def test_a_server_that_was_killed_itself_is_started_again(data_dir):
-    with postgres.running_server(data_dir, throwaway=True) as url, psycopg.connect(url):
-        killed = server_of(data_dir)
+def test_a_server_that_was_killed_itself_is_started_again(used_dir):
+    with postgres.running_server(used_dir, throwaway=True) as url, psycopg.connect(url):
+        killed = server_of(used_dir)
         os.kill(killed, signal.SIGKILL)
         eventually(lambda: not psutil.pid_exists(killed) or psutil.Process(killed).status() == "zombie")
-        with postgres.running_server(data_dir, throwaway=True) as again:
+        with postgres.running_server(used_dir, throwaway=True) as again:
             assert ask(again, "select 1") == 1
-    assert server_of(data_dir) is None
+    assert server_of(used_dir) is None
 
 
-def test_a_server_that_died_needs_no_stop(data_dir):
-    with postgres.running_server(data_dir, throwaway=True):
-        os.kill(server_of(data_dir), signal.SIGKILL)
-        eventually(lambda: not postgres.PostgresServer(data_dir).is_running())
+def test_a_server_that_died_needs_no_stop(used_dir):
+    with postgres.running_server(used_dir, throwaway=True):
+        os.kill(server_of(used_dir), signal.SIGKILL)
+        eventually(lambda: not postgres.PostgresServer(used_dir).is_running())
 
 
-def test_a_server_whose_socket_was_deleted_is_started_again(data_dir):
-    owner = User(data_dir)
-    deaf = server_of(data_dir)
-    (postgres_server.database_home(data_dir) / postgres_server.SOCKET_NAME).unlink()
-    with postgres.running_server(data_dir, throwaway=True) as url:
+def test_a_server_whose_socket_was_deleted_is_started_again(used_dir):
+    owner = User(used_dir)
+    deaf = server_of(used_dir)
+    (postgres_server.database_home(used_dir) / postgres_server.SOCKET_NAME).unlink()
+    with postgres.running_server(used_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
-        assert server_of(data_dir) != deaf
+        assert server_of(used_dir) != deaf
         assert owner.leave() == ""
 
 
-def test_a_pid_file_that_names_a_stranger_is_no_obstacle(data_dir):
-    with postgres.running_server(data_dir, throwaway=True):
-        pid_file = postgres_server.database_home(data_dir) / "postmaster.pid"
+def test_a_pid_file_that_names_a_stranger_is_no_obstacle(used_dir):
+    with postgres.running_server(used_dir, throwaway=True):
+        pid_file = postgres_server.database_home(used_dir) / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
-    with postgres.running_server(data_dir, throwaway=True) as url:
+    with postgres.running_server(used_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
 
 
@@ -373,14 +388,14 @@ def test_other_commands_need_one(argv):
     assert postgres.needs_database(argv)
 
 
-def test_a_command_finds_its_database_in_the_environment_and_leaves_none_behind(data_dir, monkeypatch):
+def test_a_command_finds_its_database_in_the_environment_and_leaves_none_behind(used_dir, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
-    monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(data_dir))
+    monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(used_dir))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with postgres.database_for_command(["manage.py", "migrate"]):
         assert ask(os.environ["DATABASE_URL"], "select 1") == 1
     assert "DATABASE_URL" not in os.environ
-    assert server_of(data_dir) is None
+    assert server_of(used_dir) is None
 
 
 def test_a_given_database_is_used_as_it_is(data_dir, monkeypatch):
@@ -392,14 +407,14 @@ def test_a_given_database_is_used_as_it_is(data_dir, monkeypatch):
     assert not data_dir.exists()
 
 
-def test_sigterm_ends_a_command_and_its_server(data_dir):
+def test_sigterm_ends_a_command_and_its_server(used_dir):
     code = (
         "import sys, time; from controlplane.embedded import postgres\n"
         "with postgres.database_for_command(['manage.py', 'migrate']): print('up', flush=True); time.sleep(60)"
     )
-    env = {**os.environ, "CONTROLPLANE_DATA_DIR": str(data_dir), "DATABASE_URL": ""}
+    env = {**os.environ, "CONTROLPLANE_DATA_DIR": str(used_dir), "DATABASE_URL": ""}
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE) as command:
         assert command.stdout.readline() == b"up\n"
         command.terminate()
         assert command.wait(30) == 128 + signal.SIGTERM
-    assert server_of(data_dir) is None
+    assert server_of(used_dir) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,8 @@ import pytest
 from controlplane.agent.runners.docker import DockerRunner
 from controlplane.agent.runners.pods import PodRunner
 from controlplane.agent.runners.runner import CannotStart
-from tests.support.standin import ROOT, eventually
+from tests.support.programs import install_replacement
+from tests.support.standin import eventually
 
 INHERITED = {"PATH": os.environ["PATH"], "DOCKER_HOST": "unix:///run/of-the-operator.sock"}
 LEADS_ASTRAY = dict.fromkeys((
@@ -105,7 +105,7 @@ def test_a_value_that_no_line_can_hold_travels_by_a_name_of_ours(tmp_path, monke
     built = build(script(command=command, env={"BASH_ENV": value, "B": "b"}))
     assert "BASH_ENV" not in built.env and not any(value in part for part in built.argv)
     places = {name: os.environ[name] for name in ("CALLS", "CONTAINERS")}
-    argv = [str(ROOT / "tests/support/docker.py"), *built.argv[1:]]
+    argv = [str(install_replacement("docker", tmp_path)), *built.argv[1:]]
     ran = subprocess.run(argv, env={**built.env, **places}, capture_output=True, check=True)
     assert ran.stdout.decode() == value
     assert env_file(built).read_text().splitlines()[0] == "B=b"
@@ -117,7 +117,7 @@ def test_the_code_of_a_script_does_not_see_the_name_of_ours(tmp_path, monkeypatc
     monkeypatch.setenv("CONTAINERS", str(tmp_path))
     built = build(script(env={"A": "a\nb", "C": "c\nd"}))
     places = {name: os.environ[name] for name in ("CALLS", "CONTAINERS")}
-    argv = [str(ROOT / "tests/support/docker.py"), *built.argv[1:]]
+    argv = [str(install_replacement("docker", tmp_path)), *built.argv[1:]]
     seen = subprocess.run(argv, env={**built.env, **places}, capture_output=True, check=True).stdout.decode()
     assert "A=a\nb\n" in seen and "C=c\nd\n" in seen and "CONTROLPLANE_VALUE" not in seen
     forget(built)
@@ -145,7 +145,7 @@ def test_a_long_payload_reaches_the_container():
 def programs(tmp_path, monkeypatch):
     for folder in ("bin", "containers"):
         (tmp_path / folder).mkdir()
-    shutil.copy(ROOT / "tests/support/docker.py", tmp_path / "bin" / "docker")
+    install_replacement("docker", tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("CONTAINERS", str(tmp_path / "containers"))

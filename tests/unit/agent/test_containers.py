@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import shutil
 import signal
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from controlplane.agent.processes.supervisor import Supervisor
 from controlplane.agent.runners.docker import DockerRunner, is_podman
 from controlplane.agent.runners.pods import PodRunner
 from controlplane.agent.runners.policy import ActionPolicy
-from tests.support.standin import ROOT, eventually
+from tests.support.programs import install_replacement
+from tests.support.standin import eventually
 from tests.unit.agent.test_probe import reported_cordons
 
 SCRIPT = {"type": "script", "runner": "docker", "image": "alpine:3"}
@@ -33,7 +33,7 @@ def programs(tmp_path, monkeypatch):
     for folder in ("bin", "containers"):
         (tmp_path / folder).mkdir()
     for name in ("docker", "kubectl"):
-        shutil.copy(ROOT / f"tests/support/{name}.py", tmp_path / "bin" / name)
+        install_replacement(name, tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("CONTAINERS", str(tmp_path / "containers"))

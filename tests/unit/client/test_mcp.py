@@ -6,8 +6,6 @@ import sys
 
 import anyio
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 from rest_framework.renderers import JSONRenderer
 
 from controlplane import openapi_views
@@ -24,6 +22,10 @@ def document():
 @pytest.fixture
 def speak(plane, document):
     """Return a function that starts the program and runs a conversation with it."""
+    # Their import takes a second, and each worker of pytest-xdist imports all modules of tests.
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     plane.answers["GET", "/api/schema"] = [Say(200, document)]
 
     def speak(conversation, *options):
