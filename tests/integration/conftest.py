@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
 from django.db.models.signals import post_migrate, pre_migrate
+from django.template import Template
 from django.test import Client
 
 from jobs.models import WorkerJob
@@ -25,6 +26,7 @@ from tests.support.operators import Operator
 from tests.support.people import viewing
 from tests.support.reports import held
 
+RENDER = Template._render
 SHARED_FIXTURES = [blue, held, member, of, seconds, settled, worker_of]
 
 
@@ -68,6 +70,12 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Each client has its own middleware, which would read all static files before its first request.
     settings.WHITENOISE_AUTOREFRESH = True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_templates(django_test_environment):
+    """Undo that each template sends a copy of its context to the test client, because no test looks at it."""
+    Template._render = RENDER
 
 
 @pytest.fixture

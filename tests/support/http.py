@@ -3,10 +3,13 @@
 import json
 import uuid
 from dataclasses import dataclass, field
+from functools import cache
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote
 
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 from django.http import HttpResponse
 from django.test import Client
 from django.test.client import ClientHandler
@@ -23,12 +26,23 @@ class LeanClientHandler(LeanCalls, ClientHandler):
     """Django handler of the web server."""
 
 
+@cache
+def shared_handler() -> LeanClientHandler:
+    """Return the handler of all clients. It loads its middleware again after a change of settings."""
+    return LeanClientHandler(enforce_csrf_checks=False)
+
+
+@receiver(setting_changed)
+def make_handler_again(**_: Any) -> None:
+    shared_handler.cache_clear()
+
+
 class ShortClient(Client):
     """Client that handles plain heartbeats without Django, as the web server does, and passes other calls to Django."""
 
     def __init__(self) -> None:
         super().__init__(raise_request_exception=False, headers={"Host": "testserver"})
-        self.handler = LeanClientHandler(enforce_csrf_checks=False)
+        self.handler = shared_handler()
 
     def request(self, **request: Any) -> Any:
         environ = self._base_environ(**request)
