@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 
 import pytest
 import yaml
@@ -54,9 +55,19 @@ def test_every_command_can_be_given_as_it_stands(page):
         assert ours or word in get_commands(), line
         if rest or page.name in FOLLOWED:  # elsewhere a single word is a name
             if ours:
-                build_parser("controlplane").parse_args([word, *rest])
+                parser().parse_args([word, *rest])
             else:
-                load_command_class(get_commands()[word], word).create_parser("controlplane", word).parse_args(rest)
+                parser_of_command(word).parse_args(rest)
+
+
+@cache
+def parser():
+    return build_parser("controlplane")
+
+
+@cache
+def parser_of_command(word):
+    return load_command_class(get_commands()[word], word).create_parser("controlplane", word)
 
 
 def commands(text):

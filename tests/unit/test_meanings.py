@@ -19,10 +19,9 @@ ENUMS = [
 STATES = [liveness.ServerState, jobs.JobState, jobs.AttemptState, jobs.ExecutionState]
 
 
-@pytest.mark.parametrize("word", [word for enum in ENUMS for word in enum], ids=repr)
-def test_every_word_has_a_meaning(word):
-    assert len(word.meaning.split()) > 2
-    assert word.meaning != word.name
+def test_every_word_has_a_meaning():
+    words = [word for enum in ENUMS for word in enum]
+    assert [repr(word) for word in words if len(word.meaning.split()) <= 2 or word.meaning == word.name] == []
 
 
 def test_there_are_32_states_and_no_two_of_a_kind_have_one_line():
