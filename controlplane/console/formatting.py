@@ -26,7 +26,7 @@ def time_since(at: datetime, now: datetime) -> SafeString:
 
 def seconds_since(seconds: float, now: datetime) -> SafeString:
     """Return the time since the moment that was `seconds` ago, as `time_since` does."""
-    return counting_time(moment_after(now, -seconds), "age", seconds)
+    return counting_time(whole_second_after(now, -seconds), "age", seconds)
 
 
 def time_until(at: datetime, now: datetime) -> SafeString:
@@ -36,7 +36,12 @@ def time_until(at: datetime, now: datetime) -> SafeString:
 
 def seconds_until(seconds: float, now: datetime) -> SafeString:
     """Return the time until the moment that is `seconds` from now, as `time_until` does."""
-    return counting_time(moment_after(now, seconds), "left", seconds)
+    return counting_time(whole_second_after(now, seconds), "left", seconds)
+
+
+def whole_second_after(now: datetime, seconds: float) -> datetime:
+    """Return the nearest whole second, so that each poll gives the same moment although two clocks were read."""
+    return moment_after(now, seconds + 0.5).replace(microsecond=0)
 
 
 def counting_time(at: datetime, kind: str, seconds: float) -> SafeString:

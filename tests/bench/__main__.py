@@ -47,6 +47,7 @@ BENCHES = {
     "retention": "retention",
     "pages": "pages",
     "pages_at_scale": "pages",
+    "polls": "pages",
 }
 
 

@@ -41,6 +41,7 @@ def describe_costs(more: Mapping[str, float]) -> str:
     delays = [f"{format_number(more[name])}" for name in ("p50_ms", "p99_ms") if name in more]
     texts = [f"CPU {' / '.join(cpu)} µs"] if cpu else []
     texts += [f"p50 / p99 {' / '.join(delays)} ms"] if delays else []
+    texts += [f"{format_number(more['kb'])} kB"] if "kb" in more else []
     return "".join(f"; {text}" for text in texts)
 
 

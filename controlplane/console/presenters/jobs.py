@@ -6,7 +6,15 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.formatting import format_moment, format_tags, seconds_until, shorten, time_since, time_until
+from controlplane.console.formatting import (
+    format_moment,
+    format_tags,
+    seconds_since,
+    seconds_until,
+    shorten,
+    time_since,
+    time_until,
+)
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
@@ -103,12 +111,19 @@ def present_job(job: DetailedJob, prospect: Prospect | None = None) -> dict[str,
         "server": None if job.state == JobState.PENDING else last.get("server"),
         "server_state": last["server"]["state"] if is_live and last.get("server") else None,
         "losses": count_losses(job),
-        "took": describe_exactly(seconds) if seconds is not None else None,
+        "took": describe_run(seconds, job),
         "code": code,
         "reason": reason,
         "made": time_since(job.created_at, job.now),
         "finished": job.finished_at and time_since(job.finished_at, job.now),
     }
+
+
+def describe_run(seconds: float | None, job: DetailedJob) -> str | None:
+    """Return how long a job ran. The page counts the time of a running job, so that a poll finds no change."""
+    if seconds is None:
+        return None
+    return describe_exactly(seconds) if job.state in states.TERMINAL else seconds_since(seconds, job.now)
 
 
 def short_id(id: Any) -> str:

@@ -14,14 +14,15 @@ def poll(reader, page, shown=None):
     return reader.get(page, headers=POLL | ({"If-None-Match": shown} if shown else {}))
 
 
-def test_a_poll_without_changes_is_empty(reader, submit, clock):
+def test_a_poll_without_changes_is_empty(reader, worker, submit, clock):
     submit()
+    worker().hold()
     page = f"{HOME}jobs/"
     first = poll(reader, page)
-    assert first.status_code == 200 and "data-age" in first.text
+    assert first.status_code == 200 and "data-age" in first.text and "RUNNING" in first.text
     clock.advance(1)
     second = poll(reader, page, first["ETag"])
-    assert (second.status_code, second.content) == (204, b""), "an age is no news: the page counts it by itself"
+    assert (second.status_code, second.content) == (204, b""), "the page counts ages and run times by itself"
     submit()
     third = poll(reader, page, first["ETag"])
     assert third.status_code == 200 and third["ETag"] != first["ETag"]
