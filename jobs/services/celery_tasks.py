@@ -43,10 +43,11 @@ ORDER = (*ALWAYS, *GOING_ON, "end_tasks", "quarantine_waiting_tasks", "confirm_s
 
 @dataclass(frozen=True)
 class Judgement:
-    """Result of a call: attempts that the worker must cancel, and attempts whose report is superseded (`late`)."""
+    """Result of a call: attempts to cancel, attempts whose report is superseded (`late`), and reports to repeat."""
 
     cancel: list[UUID] = field(default_factory=list)
     late: list[UUID] = field(default_factory=list)
+    again: list[UUID] = field(default_factory=list)
 
 
 def record_tasks(

@@ -40,6 +40,13 @@ reported_tasks as materialized (
 -- true if t reports a try before the last one of job j, which has ended. A task that is sent again begins after that end
 (t.retries < (j.action ->> 'retries')::int and clock_timestamp() - make_interval(secs => t.held_seconds) <= j.finished_at)
 
+-- rule: comes_before_the_loss(t, j)
+-- true if t reports that job j is in quarantine, but the worker that ran j still counts as alive. A run that began after
+-- the report is none that it is about
+(exists (select from jobs_attempt a join liveness_server s on s.id = a.server_id
+          where a.id = any(array[j.attempt_id]) and {{is_live(a)}} and s.state in {{ALIVE}}
+            and a.claimed_at <= clock_timestamp() - make_interval(secs => t.held_seconds)))
+
 -- rule: cannot_be_received(j)
 -- true if j is a Celery task that no worker receives now: its queue is on hold, or no live worker reads it
 (j.kind = 'CELERY' and (
@@ -275,13 +282,15 @@ select %(server)s, %(counter)s, name, completed, failed, retried, lost, seconds
 returning name
 
 -- statement: judge_reported_tasks
--- Return which of the attempts must be cancelled, and which reports are superseded. Superseded ends are stored, once.
+-- Return which of the attempts must be cancelled, which reports are superseded, and which must be sent again. Superseded
+-- ends are stored, once. A task may go into quarantine before the loss of its worker is known: the report comes too early.
 -- takes: tasks jsonb, server uuid, version int
 -- returns: attempt uuid, verdict text
 with {{reported_tasks}},
 judged as (
     select t.*,
            case
+               when t.state = 'QUARANTINED' then case when t.known_job_id is null and {{comes_before_the_loss(t, j)}} then 'again' end
                when t.known_job_id is null and {{was_revoked(j)}} then 'cancel'
                when t.known_server_id is distinct from %(server)s then 'late'
                when t.known_state in {{LIVE}} then case when t.state not in ('HELD', 'RUNNING') then 'late' end
@@ -291,7 +300,7 @@ judged as (
            end as verdict
       from reported_tasks t
       left join lateral (select * from jobs_workerjob j where j.id = t.job_id offset 0) j on true
-     where t.state not in ('QUARANTINED', 'SENT')
+     where t.state <> 'SENT'
 ),
 superseded_reports as (
     insert into jobs_latereport (job_id, attempt_id, event, reason, body)

@@ -94,3 +94,8 @@ class TasksAnswer(serializers.Serializer):
         child=serializers.UUIDField(),
         help_text="Attempts whose record was superseded: they had already ended.",
     )
+    again = serializers.ListField(
+        child=serializers.UUIDField(),
+        help_text="Quarantined tasks that another worker still seems to run. Send these records again "
+        "until that worker is known to be lost.",
+    )

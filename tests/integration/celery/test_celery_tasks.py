@@ -86,7 +86,7 @@ def test_the_same_again_changes_nothing(one, read_job):
             task("e", "RETRIED"), task("f", "LOST", running_seconds=1), task("g", "REVOKED")]  # fmt: skip
     one.say(*reports)
     before = list(WorkerJob.objects.order_by("pk").values()), list(Attempt.objects.order_by("pk").values())
-    assert one.say(*reports) == {"cancel": [], "late": []}
+    assert one.say(*reports) == {"cancel": [], "late": [], "again": []}
     assert before == (list(WorkerJob.objects.order_by("pk").values()), list(Attempt.objects.order_by("pk").values()))
 
 
@@ -178,7 +178,7 @@ def test_a_late_word_takes_nothing_back_and_an_end_that_came_late_is_kept_once(o
         assert one.say(then(late, "COMPLETED", result="late"))["late"] == [late["attempt"]]
     assert read_job()["state"] == "RUNNING"
     assert [(one.event, one.body) for one in LateReport.objects.all()] == [("COMPLETED", {"output": "late"})]
-    assert two.say(then(now, "COMPLETED")) == {"cancel": [], "late": []}
+    assert two.say(then(now, "COMPLETED")) == {"cancel": [], "late": [], "again": []}
 
 
 @pytest.mark.parametrize("state", ["DISCONNECTED", "TERMINATED_GRACEFULLY", "ERROR"])
@@ -337,11 +337,11 @@ def test_a_cancelled_task_is_revoked_at_any_worker_within_three_hours(one, read_
     one.say(task(state="RETRIED"))
     api("operator").post(f"/jobs/{read_job()['id']}/cancel", {"note": "wrong"})
     report = task(state="HELD")
-    assert one.say(report) == {"cancel": [report["attempt"]], "late": []}
+    assert one.say(report) == {"cancel": [report["attempt"]], "late": [], "again": []}
     assert WorkerJob.objects.get().state == "CANCELLED"
     clock.advance(3 * 3600 + 1)
     one.beat()
-    assert one.say(task(state="HELD")) == {"cancel": [], "late": []}
+    assert one.say(task(state="HELD")) == {"cancel": [], "late": [], "again": []}
     assert read_job()["state"] == "CLAIMED"
 
 

@@ -28,10 +28,17 @@ def test_any_worker_can_report_a_task_in_quarantine_as_failed(one, two, read_job
         assert read_job(id)["error"] == {"code": "RESUBMISSIONS_EXHAUSTED", "message": "lost 4 times"}
 
 
-def test_nobody_puts_a_task_into_quarantine_that_a_living_worker_runs(one, two, read_job):
+def test_a_quarantined_task_is_reported_again_until_its_worker_counts_as_lost(one, two, read_job):
     one.say(task())
-    two.say(quarantined())
+    early = quarantined(held_seconds=0.0)
+    assert two.say(early) == {"cancel": [], "late": [], "again": [early["attempt"]]}
     assert read_job()["state"] == "RUNNING"
+    two.say(task("sent again"))
+    stale = quarantined("sent again", held_seconds=60.0)
+    assert one.say(stale)["again"] == [], "it is about an earlier run"
+    one.lose()
+    assert two.say(early)["again"] == []
+    assert (read_job()["state"], read_job()["error"]["code"]) == ("FAILED", "RESUBMISSIONS_EXHAUSTED")
 
 
 def test_a_worker_quarantines_what_it_runs_itself(one, read_job):

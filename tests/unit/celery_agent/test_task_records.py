@@ -234,3 +234,15 @@ def test_the_latest_ends_wait_for_a_registration_that_does_not_come(clock, monke
     monkeypatch.setattr(task_records, "WAITING_EVER", 2)
     records = records_of(clock, *(m for tag in "123" for m in (received(tag), TaskEnded(tag, "FAILED", 0.1, "x: y"))))
     assert [task["attempt"] for task in records.next_batch()["tasks"]] == ["attempt-2", "attempt-3"]
+
+
+def test_an_end_that_the_control_plane_wants_to_get_again_stays(clock):
+    records = records_of(clock)
+    records.note("QUARANTINED", "id-1", "work", "orders", "lost too often")
+    [first] = records.next_batch()["tasks"]
+    records.confirm({first["attempt"]})
+    clock.now += 5
+    [again] = records.next_batch()["tasks"]
+    assert (again["attempt"], again["held_seconds"]) == (first["attempt"], 5)
+    records.confirm()
+    assert records.next_batch() is None

@@ -214,8 +214,10 @@ class WorkerConnection(threading.Thread):
         with self._recording:
             if not (self._takes_records and self.server and (body := self._records.next_batch())):
                 return False
+            again: set[str] = set()
             try:
-                self._revoke(self.server.post("tasks", body))
+                self._revoke(answer := self.server.post("tasks", body))
+                again.update(map(str, answer.get("again") or ()))
             except Unreachable:
                 self._records.take_back()
                 return False
@@ -225,8 +227,8 @@ class WorkerConnection(threading.Thread):
                     self._takes_records = False
                 else:
                     log.error("Records of tasks refused", why=str(refused), errors=refused.errors)
-            self._records.confirm()
-            return len(body["tasks"]) > 0
+            self._records.confirm(again)
+            return len(body["tasks"]) > len(again)
 
 
 class WorkerHeartbeats(HeartbeatThread):

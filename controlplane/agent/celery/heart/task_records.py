@@ -224,14 +224,14 @@ class TaskRecords:
             return now - task.recorded_at >= AGAIN_AFTER
         return self._is_notable(task)
 
-    def confirm(self) -> None:
-        """Record that the control plane accepted the latest batch."""
+    def confirm(self, again: Collection[str] = ()) -> None:
+        """Record that the control plane accepted the latest batch, except the attempts that it wants to get `again`."""
         with self._lock:
             now = self._clock()
             for task, state in self._sent:
                 task.recorded, task.recorded_at = state, now
             # A task that this report calls running may have ended during the call.
-            sent = {id(task) for task, state in self._sent if state == task.state}
+            sent = {id(task) for task, state in self._sent if state == task.state and task.held.attempt not in again}
             self._known_ends += [task.held.attempt for task in self._ended if id(task) in sent and task.is_kept]
             self._ended = [task for task in self._ended if id(task) not in sent]
 
