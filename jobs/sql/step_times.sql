@@ -43,10 +43,11 @@ patterns as materialized (
               from times group by pattern) j
 ),
 sizes as materialized (
-    select sum(steps) > %(most)s as is_large, sum(steps) > %(most)s and count(distinct family) > 200 as is_diverse,
-           max(last) + 1 as positions, sum(matching) > %(batch)s as has_pages,
-           sum(within) <= %(most)s as few_within, sum(live) <= 8 as few_live
-      from patterns
+    select steps > %(most)s as is_large, steps > %(most)s and families > 200 as is_diverse, positions,
+           matching > %(batch)s as has_pages, within <= %(most)s as few_within, live <= 8 as few_live
+      from (select sum(steps)::bigint as steps, count(distinct family) as families, max(last) + 1 as positions,
+                   sum(matching)::bigint as matching, sum(within)::bigint as within, sum(live)::bigint as live
+              from patterns) all_steps
 ),
 neighbours as materialized (
     select position * 24::bigint / (select positions from sizes) as number,
