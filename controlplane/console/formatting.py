@@ -65,6 +65,11 @@ def format_time_of_day(at: datetime, now: datetime) -> str:
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%b %d %H:%M:%S}"
 
 
+def format_state(state: str) -> str:
+    """Return a state or an action as ordinary words, like "Not running"."""
+    return str(state).replace("_", " ").capitalize()
+
+
 def format_number(number: int) -> str:
     return f"{number:,}"
 

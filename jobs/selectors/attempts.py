@@ -5,7 +5,7 @@ from django.db.models.functions import Coalesce, JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs import states
-from jobs.models import Attempt
+from jobs.models import Attempt, LogLine
 from liveness.selectors.servers import servers_with_silence
 
 
@@ -23,10 +23,13 @@ def holder_of_job() -> Subquery:
 
 
 def last_attempt_of_job() -> Subquery:
-    """Return the last attempt of a job: `state`, `server`, and the run time of its code until now in `seconds`."""
+    """Return the last attempt of a job: `state` and `server`.
+
+    `seconds` is the run time of its code until now. `quiet` is the time since its last output.
+    """
     last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").annotate(holder=summary_of_server())
-    summary = last.values(summary=JSONObject(state="state", server="holder", seconds=seconds_of_attempt()))[:1]
-    return Subquery(summary, output_field=JSONField())
+    summary = JSONObject(state="state", server="holder", seconds=seconds_of_attempt(), quiet=seconds_without_output())
+    return Subquery(last.values(summary=summary)[:1], output_field=JSONField())
 
 
 RAN = "extract(epoch from %(expressions)s)::float8"
@@ -38,6 +41,16 @@ def seconds_of_attempt() -> Func:
         Coalesce("finished_at", ClockTimestamp()), F("started_at"), template=RAN, arg_joiner=" - ",
         output_field=FloatField(),
     )  # fmt: skip
+
+
+def seconds_without_output() -> Case:
+    """Return the seconds since the last line that a running attempt wrote, or since its start if it wrote none."""
+    lines = LogLine.objects.filter(attempt=OuterRef("pk")).order_by("-id").values("at")[:1]
+    quiet = Func(
+        ClockTimestamp(), Coalesce(Subquery(lines), F("started_at")), template=RAN, arg_joiner=" - ",
+        output_field=FloatField(),
+    )  # fmt: skip
+    return Case(When(finished_at__isnull=True, then=quiet), output_field=FloatField())
 
 
 def seconds_of_job() -> Case:

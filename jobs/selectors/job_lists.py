@@ -36,9 +36,9 @@ def compose_page(order: str, settings: LivenessSettings) -> ComposedRows[WorkerJ
 
 
 SHOWN_FIELDS = (
-    "namespace", "state", "name", "action", "priority", "required_tags", "created_at", "finished_at", "error",
+    "namespace", "state", "kind", "name", "action", "priority", "required_tags", "created_at", "finished_at", "error",
     "attempt_count", "resubmissions", "resubmission_of",
-    "available_at", "cancel_requested_at", "wait",
+    "available_at", "cancel_requested_at", "wait", "parked_by",
 )  # fmt: skip
 
 

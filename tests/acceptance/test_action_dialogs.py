@@ -50,9 +50,12 @@ def test_a_dialog_shows_the_effect_and_closes_without_acting(site):
     assert browser.findings(page) == []
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
+    expect(page.get_by_role("link", name="Cancel…")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("More actions")).to_be_focused()
     assert site.job(job)["state"] == "PENDING" and page.url.endswith(f"jobs/{job}/")
     browser.act(page, "Cancel", "not needed")
-    page.locator(".messagelist", has_text="Cancelled: 1 job.").wait_for()
+    expect(page.locator(".messagelist", has_text="Cancelled: 1 job.")).to_be_focused()
     page.context.close()
 
 

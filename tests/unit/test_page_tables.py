@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from django.template import Context, Engine
+from django.template import Context, Engine, TemplateSyntaxError
 from django.template.loader import get_template
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy
@@ -19,13 +19,14 @@ def render(text, **context):
 
 def test_a_table_gets_a_role_on_each_of_its_parts():
     html = render(
-        '{% table "jobs" %}<thead><tr><th>Job</th></tr></thead>'
+        '{% table "jobs" label=name|default:"All" %}<thead><tr><th>Job</th></tr></thead>'
         '<tbody>{% for row in rows %}<tr>{% if row %}<th class="whole">{{ row }}</th>{% endif %}<td>1</td></tr>'
         "{% endfor %}</tbody>{% endtable %}",
         rows=["<tr>", ""],
+        name="<jobs>",
     )
     assert html == (
-        '<div class="scroll"><table class="rows cards jobs" role="table">'
+        '<div class="scroll"><table class="rows cards jobs" role="table" aria-label="&lt;jobs&gt;">'
         '<thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">'
         '<button type="button" class="sort">Job</button></th></tr></thead>'
         '<tbody role="rowgroup">'
@@ -33,6 +34,12 @@ def test_a_table_gets_a_role_on_each_of_its_parts():
         '<tr role="row"><td role="cell">1</td></tr>'
         "</tbody></table></div>"
     )
+
+
+def test_a_table_needs_a_label_or_a_caption():
+    render('{% table "jobs" %}<caption>Jobs</caption><tbody></tbody>{% endtable %}')
+    with pytest.raises(TemplateSyntaxError, match="neither a label nor a caption"):
+        render('{% table "jobs" %}<tbody></tbody>{% endtable %}')
 
 
 def test_no_template_writes_a_table_by_hand():
@@ -61,5 +68,6 @@ def test_no_template_writes_a_table_by_hand():
 @pytest.mark.parametrize("autoescape", ["on", "off"])
 def test_what_is_in_a_cell_is_written_as_outside_of_tables(value, autoescape):
     cell = f"{{% autoescape {autoescape} %}}{{{{ value }}}} {{{{ value|default:'<none>' }}}}{{% endautoescape %}}"
-    inside = render(f"{{% table %}}<tbody>{{% if 1 %}}{cell}{{% endif %}}</tbody>{{% endtable %}}", value=value)
+    rows = f"<tbody>{{% if 1 %}}{cell}{{% endif %}}</tbody>"
+    inside = render(f"{{% table label='x' %}}{rows}{{% endtable %}}", value=value)
     assert f'<tbody role="rowgroup">{render(cell, value=value)}</tbody>' in inside

@@ -18,6 +18,7 @@ class AnswerForm(OptionalNoteForm):
         self.schema = wait["fields"] or {}
         required = self.schema.get("required", [])
         note = self.fields.pop("note")
+        note.widget.attrs.pop("autofocus", None)
         self.fields["choice"] = forms.ChoiceField(
             choices=[(choice, choice) for choice in wait["choices"]], widget=forms.RadioSelect
         )

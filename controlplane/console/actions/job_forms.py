@@ -134,15 +134,18 @@ def may_be_copied(job: WorkerJob) -> bool:
     return job.kind == JobKind.TASK and job.execution_id is None
 
 
-def list_job_forms(user: Any, job: Any) -> list[tuple[str, str]]:
-    """Return (label, address) of the forms that the user may open for a job."""
+AGAIN = "Submits a copy of this job, which you may change first. This job does not change."
+
+
+def list_job_forms(user: Any, job: Any) -> list[tuple[str, str, str]]:
+    """Return (label, address, effect) of the forms that the user may open for a job."""
     forms = []
     if may_be_copied(job) and user.has_perm(ADD):
-        forms.append(("Run again", reverse("instance:job_again", args=[job.pk])))
+        forms.append(("Run again", reverse("instance:job_again", args=[job.pk]), AGAIN))
     if user.has_perm(EDIT):
         with suppress(Problem):
             changes.ensure_may_change(job)
-            forms.append(("Edit", reverse("instance:job_edit", args=[job.pk])))
+            forms.append(("Edit", reverse("instance:job_edit", args=[job.pk]), "Changes this job while it waits."))
     return forms
 
 

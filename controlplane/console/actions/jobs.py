@@ -30,7 +30,8 @@ JOB_ACTIONS = {
         ),
         OperatorAction(
             "resubmit", "Resubmit", "A running job is taken from its worker and waits again. An ended job is "
-            "submitted again as a new job. A Celery task in quarantine goes back to its queue.",
+            "submitted again unchanged, as a new job: use Run again to change it first. A Celery task in quarantine "
+            "goes back to its queue.",
             "jobs.resubmit_workerjob", "resubmit_job", guards.ensure_may_resubmit_job,
             ResubmitForm,
         ),

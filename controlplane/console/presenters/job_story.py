@@ -5,8 +5,8 @@ from typing import Any
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from controlplane.console.formatting import link_to_server, shorten
-from controlplane.console.presenters.jobs import describe_event
+from controlplane.console.formatting import format_state, link_to_server, shorten
+from controlplane.console.presenters.jobs import describe_event, describe_parked
 from controlplane.core.durations import describe_exactly
 from jobs.models import Attempt
 from jobs.selectors.jobs import DetailedJob
@@ -42,7 +42,7 @@ def tell_story(job: DetailedJob, doubt: str, *, links_servers: bool) -> dict[str
     lost = [attempt for attempt in attempts if attempt.state in LOST]
     tone, icon = TONES.get(JobState(job.state), ("idle", job.state))
     if doubt and last:
-        sentence = format_html("{} on {}, but the {}.", words_of(job.state), name(last), doubt)
+        sentence = format_html("{} on {}, but the {}.", format_state(job.state), name(last), doubt)
         tone, icon = "warn", "SILENT"
     else:
         sentence = describe_state(job, last, lost, name)
@@ -58,13 +58,14 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
         before = format_html(" after {} {} ({})", len(lost), words[len(lost) > 1], servers)
     match job.state:
         case JobState.COMPLETED | JobState.FAILED if last and last.state == job.state:
-            return format_html("{}{}: {} ran it{}.", words_of(job.state), before, name(last), describe_run(last))
+            return format_html("{}{}: {} ran it{}.", format_state(job.state), before, name(last), describe_run(last))
         case JobState.RUNNING if last:
             return format_html("Running on {}{}.", name(last), before)
         case JobState.CLAIMED if last:
             return format_html("Claimed by {}{}, and about to start.", name(last), before)
         case JobState.RUNNING if job.waiting_for:
-            return format_html("It {}. It needs no worker.", describe_event(job.waiting_for, job.now))
+            wait = describe_event(job.waiting_for, job.now)
+            return format_html("It needs no worker: it {}{}", wait, "" if wait.endswith(("?", ".", "!")) else ".")
         case JobState.PENDING:
             return format_html("{}{}.", describe_parked(job) or "Waiting for a worker", before)
         case JobState.CANCELLED:
@@ -72,18 +73,7 @@ def describe_state(job: DetailedJob, last: Attempt | None, lost: list[Attempt], 
             who = f" by {event['actor']}" if event else ""
             why = f" Note: {shorten(event['note'], 200)}" if event and event["note"] else ""
             return format_html("Cancelled{}{}.{}", who, before, why)
-    return format_html("{}{}.", words_of(job.state), before)
-
-
-def describe_parked(job: DetailedJob) -> str:
-    """Return that a waiting job is on hold or limited, or an empty text if it only waits for a worker."""
-    parked_by = job.parked_by or {}
-    key = parked_by.get("limit") or parked_by.get("execution_limit")
-    return "On hold" if "hold" in parked_by else f"Limited by {key}" if key else ""
-
-
-def words_of(state: str) -> str:
-    return str(state).replace("_", " ").capitalize()
+    return format_html("{}{}.", format_state(job.state), before)
 
 
 def describe_run(attempt: Attempt) -> str:

@@ -2,13 +2,19 @@
 
 from datetime import UTC, datetime
 
+from django.utils.safestring import SafeString
+
+from controlplane.console.formatting import seconds_since
 from controlplane.core.durations import describe_exactly
 from jobs.selectors.jobs import DetailedJob
-from jobs.states import JobState
+from jobs.states import JobKind, JobState
 
 LONG_FACTOR = 2
 """A job runs longer than usual if it has run this many times as long as other jobs of its function."""
 QUIET_SECONDS = 60
+"""The page of a job says for how long it has written no output, if it is at least this long."""
+MAY_HANG_AFTER = 600
+"""The list of jobs says so only after this many seconds, because most jobs write little."""
 
 
 def describe_times(job: DetailedJob) -> str:
@@ -26,24 +32,34 @@ def describe_times(job: DetailedJob) -> str:
     ran = sum((end - start).total_seconds() for start, end in spans)
     times = f"Waited {describe_exactly(waited)}, {'has run for' if is_running else 'ran'} {describe_exactly(ran)}"
     if is_running:
-        return times + describe_slowness(job, (spans[-1][1] - spans[-1][0]).total_seconds())
+        return times + describe_slowness(job, *spans[-1])
     if job.state != JobState.PENDING:
         return times
     return f"{times}, has been waiting again for {describe_exactly((job.now - spans[-1][1]).total_seconds())}"
 
 
-def describe_slowness(job: DetailedJob, ran: float) -> str:
+def describe_slowness(job: DetailedJob, start: datetime, end: datetime) -> str:
     """Return how much longer than usual a job runs, and since when it has written no output, as ends of a sentence.
 
-    `ran` is the run time of the current attempt in seconds.
+    The current attempt has run from `start` until `end`.
     """
     words = ""
     usual = job.usual_seconds
+    ran = (end - start).total_seconds()
     if usual is not None and ran >= max(1.0, LONG_FACTOR * usual):
         times = f"{ran / usual:,.0f} × as long as usual" if usual >= 1 else "longer than usual"
         words = f", {times} ({describe_exactly(usual)})"
-    if job.log:
-        last = datetime.fromisoformat(job.log[-1]["at"]).replace(tzinfo=UTC)
-        if (quiet := (job.now - last).total_seconds()) >= QUIET_SECONDS:
-            words += f"; no output for {describe_exactly(quiet)}"
+    last = datetime.fromisoformat(job.log[-1]["at"]).replace(tzinfo=UTC) if job.log else start
+    quiet = (job.now - max(last, start)).total_seconds()
+    # A job that has written nothing yet may be one that never writes.
+    if quiet >= (QUIET_SECONDS if last > start else MAY_HANG_AFTER) and job.kind != JobKind.CELERY:
+        words += f"; no output for {describe_exactly(quiet)}"
     return words
+
+
+def describe_silence(job: DetailedJob) -> SafeString | None:
+    """Return for how long a running job has written no output, if it may hang. Celery tasks send no output."""
+    quiet = (job.last_attempt or {}).get("quiet") if job.state == JobState.RUNNING else None
+    if quiet is None or quiet < MAY_HANG_AFTER or job.kind == JobKind.CELERY:
+        return None
+    return seconds_since(quiet, job.now)

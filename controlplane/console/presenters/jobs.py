@@ -15,6 +15,7 @@ from controlplane.console.formatting import (
     time_since,
     time_until,
 )
+from controlplane.console.presenters.job_times import describe_silence
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
@@ -26,6 +27,9 @@ from jobs.states import Flag, JobState
 FIELDS_NAMED = ("command", "path", "name", "task", "message", "signal", "until", "seconds")
 """Fields of an action of which the first one describes it."""
 DESCRIPTION_LENGTH, REASON_LENGTH = 80, 100
+TAGS_OF_ACTIONS = {"script", "python", "docker", "kubernetes", "celery"}
+"""Tags that many jobs have because of their action."""
+FLAGS_ABOUT_TAGS = (Flag.WAITS_FOR_TAGS, Flag.WAITS_FOR_SLOTS, Flag.REFUSED_BY_ALL)
 
 
 def describe_action(action: dict[str, Any]) -> str:
@@ -53,18 +57,30 @@ def name_job(job: Any) -> str:
 
 def describe_wait(job: DetailedJob, prospect: Prospect | None) -> tuple[str, SafeString | str]:
     """Return the reason why an open job does not run: a code and a sentence. Both are empty if none is known."""
+    tags = ", ".join(tag for tag in job.required_tags if tag not in TAGS_OF_ACTIONS) or ", ".join(job.required_tags)
     if prospect is not None and prospect.flag:
-        return prospect.flag, Flag(prospect.flag).meaning
+        # A list cuts long reasons, so the tags come first.
+        about = f"{tags}: " if prospect.flag in FLAGS_ABOUT_TAGS else ""
+        return prospect.flag, about + Flag(prospect.flag).meaning
     if prospect is not None and prospect.fails_in is not None:
         left = seconds_until(prospect.fails_in, job.now)
-        return "NO_MATCHING_WORKER", format_html("in {}, unless a worker with its tags becomes available", left)
+        return "NO_MATCHING_WORKER", format_html("in {}, unless a worker with {} becomes available", left, tags)
     if job.cancel_requested_at and not job.finished_at:
         return "", "cancellation requested"
     if job.waiting_for:
         return "", describe_event(job.waiting_for, job.now)
+    if job.state == JobState.PENDING and (parked := describe_parked(job)):
+        return "", parked
     if job.state == JobState.PENDING and job.available_at > job.now:
         return "", format_html("not before {}", format_moment(job.available_at, job.now))
     return "", ""
+
+
+def describe_parked(job: DetailedJob) -> str:
+    """Return that a waiting job is on hold or limited, or an empty text if it only waits for a worker."""
+    parked_by = job.parked_by or {}
+    key = parked_by.get("limit") or parked_by.get("execution_limit")
+    return "On hold" if "hold" in parked_by else f"Limited by {key}" if key else ""
 
 
 def describe_event(wait: dict[str, Any], now: datetime) -> SafeString:
@@ -112,8 +128,10 @@ def present_job(job: DetailedJob, prospect: Prospect | None = None) -> dict[str,
         "server_state": last["server"]["state"] if is_live and last.get("server") else None,
         "losses": count_losses(job),
         "took": describe_run(seconds, job),
+        "quiet": describe_silence(job),
         "code": code,
         "reason": reason,
+        "hint": "" if isinstance(reason, SafeString) else reason,  # a time in it would make each poll differ
         "made": time_since(job.created_at, job.now),
         "finished": job.finished_at and time_since(job.finished_at, job.now),
     }

@@ -6,13 +6,27 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
-from django.db.models.functions import Cast
+from django.db.models import (
+    Case,
+    F,
+    Func,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    UUIDField,
+    Value,
+    When,
+)
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce, Left, NullIf
 from django.db.models.lookups import Exact
 
 from controlplane.core.composed import Composed, compose_query
 from jobs import scan_window
-from jobs.models import Attempt, LateReport
+from jobs.models import Attempt, LateReport, WorkerJob
 from liveness.models import Clock, Server, ServerEvent
 from liveness.selectors.events import is_brake_of_cluster
 from liveness.states import Subject
@@ -26,18 +40,38 @@ SUBJECTS_OF_VIEWS = {
 }
 """Event subjects that each view permission (a key of `VIEWS`) lets a user see."""
 NO_NUMBER = Cast(Value(None), IntegerField())
+LABEL_LENGTH = 80
+LABEL_FIELDS = [
+    NullIf("name", Value("", output_field=TextField())),
+    *(KeyTextTransform(field, "action") for field in ("path", "name", "task", "command", "type")),
+]
+
+
+def label_of_job(id: str) -> Coalesce:
+    """Return the name of a job or its code. It is empty if the job was deleted.
+
+    `id` is a column. Only shown rows are looked up, because this is a subquery.
+    """
+    job = WorkerJob.objects.filter(pk=Cast(OuterRef(id), UUIDField()))
+    label = Left(Coalesce(*LABEL_FIELDS, output_field=TextField()), LABEL_LENGTH)
+    return Coalesce(Subquery(job.values(label=label)), Value(""), output_field=TextField())
+
+
+NAME_OF_SUBJECT = Case(
+    When(subject_type=Subject.JOB, subject_name="", then=label_of_job("subject_id")), default=F("subject_name")
+)
 COLUMNS: dict[str, tuple[Any, ...]] = {
     "transitions": (
         Case(When(IS_TRANSITION, then=Value("server")), default=Value("action")), "at",
-        "subject_type", "subject_id", "subject_name", "server_id", "server_name", NO_NUMBER, "from_state",
+        "subject_type", "subject_id", NAME_OF_SUBJECT, "server_id", "server_name", NO_NUMBER, "from_state",
         Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")), "actor", "reason",
     ),
     "interruptions": (
-        Value("attempt"), "interrupted_at", Value("job"), Cast("job_id", TextField()), Value(""),
+        Value("attempt"), "interrupted_at", Value("job"), Cast("job_id", TextField()), label_of_job("job_id"),
         "server_id", "server__name", "number", Value(""), "state", "ended_by", "reason",
     ),
     "refusals": (
-        Value("refusal"), "at", Value("job"), Cast("job_id", TextField()), Value(""),
+        Value("refusal"), "at", Value("job"), Cast("job_id", TextField()), label_of_job("job_id"),
         "attempt__server_id", "attempt__server__name", "attempt__number", Value(""), "event", Value("fence"), "reason",
     ),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from controlplane.console import formatting
 from controlplane.console.access import list_entries, viewable
 from controlplane.console.doubt import doubt_about
 from controlplane.console.instance_name import environment_color, instance_name
+from controlplane.console.presenters.jobs import short_id
 from controlplane.console.presenters.log_text import show_log_text
 from controlplane.console.sidebar import present_sidebar
 from controlplane.core.program import program
@@ -28,7 +29,7 @@ PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION, SubjectType
 @register.filter
 def state_words(state: str) -> str:
     """Return a state or an action as ordinary words, like "Not running"."""
-    return str(state).replace("_", " ").capitalize()
+    return formatting.format_state(state)
 
 
 @register.filter
@@ -42,8 +43,9 @@ def log_text(line: str) -> SafeString:
 def badge(state: str) -> SafeString:
     """Return a state as icon, word and colour."""
     return format_html(
-        '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{0}</span>', state
-    )
+        '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{1}</span>',
+        state, str(state).replace("_", " "),
+    )  # fmt: skip
 
 
 @register.filter
@@ -83,8 +85,8 @@ def link(context: template.Context, what: str, id: UUID | str, label: str) -> Sa
 
 @register.simple_tag(takes_context=True)
 def subject(context: template.Context, event: Any) -> SafeString:
-    """Return the subject of an event, as a link if it has a page."""
-    of = ActionSubject(SubjectType(event.subject_type), event.subject_id, event.subject_name)
+    """Return the subject of an event, as a link if it has a page. Without a name it is shown by its short id."""
+    of = ActionSubject(SubjectType(event.subject_type), short_id(event.subject_id), event.subject_name)
     label = str(of) or "the whole instance"
     if of.type == SubjectType.INCIDENT:
         return formatting.link_to(formatting.page_url("incident", event.subject_id), label)

@@ -1,4 +1,4 @@
-"""Tag `{% table "servers" %} … {% endtable %}`: a table that screen readers recognize, also on phones.
+"""Tag `{% table "servers" label="Servers" %} … {% endtable %}`: a table that screen readers recognize, also on phones.
 
 On phones, CSS shows rows as cards. Browsers then no longer treat the element as a table unless it has ARIA roles. The
 roles are added when a template is compiled. Values are written without Django's localisation, because a page has a
@@ -10,7 +10,16 @@ from html import escape
 from typing import Any
 
 from django import template
-from django.template.base import Node, NodeList, Parser, TextNode, Token, VariableNode, render_value_in_context
+from django.template.base import (
+    FilterExpression,
+    Node,
+    NodeList,
+    Parser,
+    TextNode,
+    Token,
+    VariableNode,
+    render_value_in_context,
+)
 from django.utils.safestring import SafeString
 
 register = template.Library()
@@ -18,18 +27,20 @@ register = template.Library()
 COLUMN = re.compile(r"(<th(?: [^>]*)?>)([^<{]*[^<{\s][^<{]*)(</th>)")
 """Column header that contains only text. reader.js can sort the rows by such a column."""
 TAG = re.compile(r"<(/?thead|tbody|tr|th|td)\b")
+LABEL = "label="
 ROLES = {"thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
 
 
 class TableNode(Node):
     child_nodelists = ("nodelist",)
 
-    def __init__(self, nodelist: NodeList, classes: str) -> None:
-        self.nodelist, self.classes = nodelist, classes
+    def __init__(self, nodelist: NodeList, classes: str, label: FilterExpression | None) -> None:
+        self.nodelist, self.classes, self.label = nodelist, classes, label
 
     def render(self, context: template.Context) -> str:
         rows = self.nodelist.render(context)
-        return f'<div class="scroll"><table class="rows cards{self.classes}" role="table">{rows}</table></div>'
+        named = f' aria-label="{escape(str(self.label.resolve(context)))}"' if self.label else ""
+        return f'<div class="scroll"><table class="rows cards{self.classes}" role="table"{named}>{rows}</table></div>'
 
 
 class PlainNode(VariableNode):
@@ -88,14 +99,20 @@ def sort_head(heads: Any, column: str, words: str, classes: str = "") -> SafeStr
 def table(parser: Parser, token: Token) -> TableNode:
     """Write a table with ARIA roles.
 
-    A `th` in the head names a column. A `th` in the body names a row. The arguments are CSS classes.
+    A `th` in the head names a column. A `th` in the body names a row. The arguments are CSS classes. Screen readers
+    read `label`, like `{% table "jobs" label="Failed jobs" %}`. Only a table with a caption has no label.
     """
     _, *classes = token.split_contents()
+    label = None
+    if classes and classes[-1].startswith(LABEL):
+        label = parser.compile_filter(classes.pop().removeprefix(LABEL))
     nodelist = parser.parse(("endtable",))
     parser.delete_first_token()
+    if label is None and not (nodelist and isinstance(nodelist[0], TextNode) and "<caption>" in nodelist[0].s):
+        raise template.TemplateSyntaxError(f"The table of line {token.lineno} has neither a label nor a caption.")
     add_roles(nodelist)
     write_plainly(nodelist)
-    return TableNode(nodelist, "".join(f" {name.strip(chr(34))}" for name in classes))
+    return TableNode(nodelist, "".join(f" {name.strip(chr(34))}" for name in classes), label)
 
 
 def add_roles(nodelist: NodeList) -> None:

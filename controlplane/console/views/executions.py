@@ -88,7 +88,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         "held_back": row.held_back,
         "actions": [("executions", action) for action in permitted if action.name != "restart"],
         "forms": [
-            (action.label, reverse("instance:retry", args=[execution]))
+            (action.label, reverse("instance:retry", args=[execution]), action.then)
             for action in permitted
             if action.name == "restart"
         ],

@@ -12,6 +12,7 @@ from controlplane.console.charts.sparkline import draw_sparkline
 from controlplane.console.formatting import format_tags, link_to_page, time_since
 from controlplane.console.page import HOME, reached_namespaces, render_page, require_reader
 from controlplane.console.presenters.holds import present_hold_in_json
+from controlplane.console.presenters.jobs import TAGS_OF_ACTIONS
 from controlplane.console.selectors.filters.queues import QueueListFilter
 from controlplane.console.selectors.listing import link_to_older
 from jobs.selectors.queues import queues_page_with_rates, read_place, write_place
@@ -21,8 +22,6 @@ from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
 
 QUEUES_A_PAGE = 100
-TAGS_OF_ACTIONS = {"script", "python", "docker", "kubernetes", "celery"}
-"""Tags that many jobs have because of their action."""
 
 
 @require_reader("job")
@@ -60,6 +59,7 @@ def present_queue(row: Queue, rate: QueueRate | None, now: datetime) -> dict[str
     return {
         "it": row,
         "tags": format_tags(tuple(row.tags)),
+        "label": describe_queue(row),
         "namespace": "" if row.namespace == DEFAULT_NAMESPACE else row.namespace,
         "oldest": row.oldest_at and time_since(row.oldest_at, now),
         "waiting": link_to_page("jobs", **jobs, state=JobState.PENDING.value),
@@ -71,6 +71,12 @@ def present_queue(row: Queue, rate: QueueRate | None, now: datetime) -> dict[str
         "rate": rate and present_rate(rate),
         "lacks_workers": not row.workers and row.waiting,
     }
+
+
+def describe_queue(row: Queue) -> str:
+    """Return the name of a queue as text, like "gpu, script"."""
+    tags = ", ".join(filter(None, row.tags)) or "without tags"
+    return tags if row.namespace == DEFAULT_NAMESPACE else f"{tags} of namespace {row.namespace}"
 
 
 def describe_parked(row: Queue) -> str:

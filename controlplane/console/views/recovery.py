@@ -84,7 +84,7 @@ def show_stale_attempts(request: HttpRequest) -> HttpResponse:
             url = f"{reverse('instance:by_hand', args=[recovery.name])}?older_than={older_than:g}"
             recoveries.append({"recovery": recovery, "count": count, "older_than": f"{older_than:g}", "url": url})
     shown = {
-        "title": "Recovery by hand",
+        "title": "Manual recovery",
         "trail": [HOME],
         "filter": form,
         "filters": "recovery",

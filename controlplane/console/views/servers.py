@@ -180,7 +180,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
         ),
         "tallies": present_tallies(details.tallies) if sees(request, "job") else [],
         "actions": [("servers", action) for action in list_permitted_actions(request, SERVER_ACTIONS, details)],
-        "forms": [("Change", reverse("instance:server_change", args=[server]))]
+        "forms": [("Change", reverse("instance:server_change", args=[server]), "")]
         if request.user.has_perm(CONFIGURE) and not explain_refusal(details)
         else [],
     }

@@ -285,8 +285,8 @@ def test_interrupted_attempts_and_superseded_reports_are_found_by_server(pages, 
         server.complete(attempt)
     assert (Attempt.objects.filter(state="RESUBMITTED").count(), LateReport.objects.count()) == (4, 4)
     words = {
-        "attempt": r"attempt 1 of a job on",
-        "refusal": "superseded report COMPLETED of attempt 1 of a job from",
+        "attempt": r"attempt 1 of true on",
+        "refusal": "superseded report completed of attempt 1 of true from",
     }
     for number, (kind, word) in product((1, 2, 3), words.items()):
         looked(number)

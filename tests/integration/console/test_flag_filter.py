@@ -65,7 +65,8 @@ def test_the_list_of_jobs_shows_why_each_waits(stuck, read, submit):
     submit(tags=["nowhere"]), submit(available_at="2199-01-01T00:00:00Z")
     page = read("jobs/")
     assert all(flag in page for flag in FLAGS)
-    assert re.search(r"NO_MATCHING_WORKER in 30 s, unless a worker with its tags becomes available", page)
+    assert re.search(r"NO_MATCHING_WORKER in 30 s, unless a worker with nowhere becomes available", page)
+    assert "waits_for_tags quantum: waiting for tags" in page, "the end of a reason may be cut"
     assert "not before" in page
 
 

@@ -60,7 +60,7 @@ def test_three_hundred_steps_need_few_lanes_and_a_failed_one_has_its_own(begin, 
 
 
 def boxes(page):
-    drawing = page.partition('class="graph"')[2].partition("</figure>")[0]
+    drawing = page.partition('<figure class="graph')[2].partition("</figure>")[0]
     return re.findall(r"<text[^>]*>([^<]*)</text>", drawing), drawing.count('class="edge')
 
 
@@ -154,7 +154,7 @@ def test_failed_steps_are_listed_first_and_the_others_on_further_pages(begin, do
         page = show(run, following)
         seen |= set(listed(page))
     assert seen == {f"s{n}" for n in range(250)}
-    failed = show(run, button(page, "FAILED 1"))
+    failed = show(run, button(page, "Failed 1"))
     assert listed(failed) == ["s249"]
 
 

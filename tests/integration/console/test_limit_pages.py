@@ -34,6 +34,7 @@ def test_the_page_of_a_job_names_the_key_that_limits_it(reader, limited):
     page = reader.get(reverse("instance:job", args=[limited])).content.decode()
     assert "Limited:" in page and "Limited by customer:42." in page and "Waiting for a worker" not in page
     assert "customer:42" in page
+    assert ">Limited by customer:42</small>" in reader.get(reverse("instance:jobs")).content.decode()
 
 
 @pytest.fixture

@@ -277,8 +277,8 @@ def test_a_waiting_job_shows_why_it_waits_and_what_happens_next(reader, worker, 
 
 def test_recent_activity_shows_actor_action_and_reason(reader, story):
     page = text(reader.get("/admin/instance/"))
-    assert "superseded report COMPLETED of attempt 1 of a job from worker-lost" in page
-    assert "attempt 1 of a job on worker-lost" in page
+    assert "superseded report completed of attempt 1 of true from worker-lost" in page
+    assert "attempt 1 of true on worker-lost" in page
     assert "silent for 4" in page
 
 

@@ -90,7 +90,7 @@ def test_a_job_that_runs_longer_than_usual_or_writes_nothing_says_so(submit, wor
         one.complete(attempt), one.beat()
     job, other = submit(name="nightly"), submit(name="rare")
     first = one.hold()
-    one.hold()
+    second = one.hold()
     clock.advance(5)
     one.report({"attempt": first["id"], "event": "LOG", "stream": "STDOUT", "lines": ["begins"]})
     assert "has run for 5.00 s " in words(f"jobs/{job['id']}/")
@@ -98,6 +98,13 @@ def test_a_job_that_runs_longer_than_usual_or_writes_nothing_says_so(submit, wor
     assert "has run for 12.0 s, 4 × as long as usual (3.00 s) " in words(f"jobs/{job['id']}/")
     clock.advance(60)
     assert "24 × as long as usual (3.00 s); no output for 1 min 7 s" in words(f"jobs/{job['id']}/")
+    assert "no output" not in words("jobs/") + words(f"jobs/{other['id']}/"), "most jobs write little"
+    clock.advance(600)
+    one.report({"attempt": first["id"], "event": "LOG", "stream": "STDOUT", "lines": ["goes on"]})
+    assert words("jobs/").count("no output for") == words("jobs/").count("no output for 11 min ") == 1
+    assert "no output for 11 min " in words(f"jobs/{other['id']}/")
+    one.complete(second)
+    assert "no output" not in words("jobs/")
     assert "usual" not in words(f"jobs/{other['id']}/")
 
 

@@ -9,6 +9,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import QueryDict
 
+from controlplane.console.formatting import format_state
 from controlplane.console.selectors.filters.rendering import FieldRenderer
 from controlplane.console.selectors.periods import MomentField, first_id_at, first_id_within, format_field
 from controlplane.core.ids import id_condition
@@ -33,6 +34,11 @@ WORDS = {"within": "of the last", "q": "search"}
 
 def choices_of(words: Iterable[str]) -> list[tuple[str, str]]:
     return [("", "any"), *((str(word), str(word)) for word in words)]
+
+
+def choices_of_states(states: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the choices of a filter by state, in words as in the rows."""
+    return [("", "any"), *((str(state), format_state(state)) for state in states)]
 
 
 class Filter(forms.Form):

@@ -5,13 +5,13 @@ from typing import Any
 from django import forms
 from django.db.models import Q, QuerySet
 
-from controlplane.console.selectors.filters.base import Filter, SearchFilter, choices_of
+from controlplane.console.selectors.filters.base import Filter, SearchFilter, choices_of_states
 from controlplane.core.ids import id_condition
 from jobs.states import ExecutionState, SlotOutcome, TriggerState
 
 
 class ExecutionListFilter(SearchFilter):
-    state = forms.ChoiceField(required=False, choices=choices_of(ExecutionState))
+    state = forms.ChoiceField(required=False, choices=choices_of_states(ExecutionState))
     namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)
 
@@ -23,7 +23,7 @@ class ExecutionListFilter(SearchFilter):
 
 
 class TriggerListFilter(Filter):
-    state = forms.ChoiceField(required=False, choices=choices_of(TriggerState))
+    state = forms.ChoiceField(required=False, choices=choices_of_states(TriggerState))
     namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)
 
@@ -37,4 +37,4 @@ class TriggerListFilter(Filter):
 
 
 class SlotFilter(Filter):
-    outcome = forms.ChoiceField(required=False, choices=choices_of(SlotOutcome), label="Past slots")
+    outcome = forms.ChoiceField(required=False, choices=choices_of_states(SlotOutcome), label="Past slots")

@@ -8,7 +8,7 @@ from django import forms
 from django.db.models import BooleanField, F, Func, OuterRef, QuerySet, Subquery, TextField, Value
 
 from controlplane.console.selectors.failures import MESSAGE_PATTERN
-from controlplane.console.selectors.filters.base import ORDERS, Filter, SearchFilter, choices_of
+from controlplane.console.selectors.filters.base import ORDERS, Filter, SearchFilter, choices_of, choices_of_states
 from controlplane.core.ids import parse_uuid
 from jobs import scan_window
 from jobs.models import Attempt
@@ -20,7 +20,7 @@ JOINED_TAGS = Func(F("required_tags"), Value(","), function="array_to_string", o
 
 
 class JobListFilter(SearchFilter):
-    state = forms.ChoiceField(required=False, choices=choices_of(JobState))
+    state = forms.ChoiceField(required=False, choices=choices_of_states(JobState))
     kind = forms.ChoiceField(required=False, choices=choices_of(JobKind))
     tag = forms.CharField(required=False, max_length=200)
     server = forms.CharField(required=False, max_length=255, label="Server")

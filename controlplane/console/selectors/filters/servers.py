@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.db.models import F, Q, QuerySet
 
-from controlplane.console.selectors.filters.base import Filter, choices_of
+from controlplane.console.selectors.filters.base import Filter, choices_of, choices_of_states
 from controlplane.core.ids import id_condition
 from liveness import states
 from liveness.states import ServerState, ServerType
@@ -28,7 +28,7 @@ class ServerListFilter(Filter):
     cluster = forms.CharField(required=False, max_length=255)
     type = forms.ChoiceField(required=False, choices=choices_of(ServerType))
     state = forms.ChoiceField(
-        required=False, choices=[("", "not ended"), (EVERY_ENDED, "all ended"), *choices_of(ServerState)[1:]]
+        required=False, choices=[("", "not ended"), (EVERY_ENDED, "all ended"), *choices_of_states(ServerState)[1:]]
     )
     tag = forms.CharField(required=False, max_length=200)
     version = forms.CharField(required=False, max_length=255)

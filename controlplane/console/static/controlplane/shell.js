@@ -23,13 +23,25 @@
       location.reload();
     });
   }
+  // After an action, the keyboard continues at its message, and not at the top of the page.
+  const outcome = document.querySelector(".messagelist, .banner[role=alert], .is-outcome, .errorlist");
+  if (outcome && !document.querySelector("[autofocus]")) {
+    outcome.tabIndex = -1;
+    outcome.focus();
+  }
   // An open menu closes with Escape, and when something else is clicked.
   const menus = () => document.querySelectorAll("details.user[open], details.popup[open]");
+  // A dialog that it opened leaves it open, so that the focus can return to it.
   document.addEventListener("click", (event) => {
+    if (event.target.closest("dialog")) return;
     for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false;
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") for (const menu of menus()) menu.open = false;
+    if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
+    for (const menu of menus()) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    }
   });
 
   const dialog = document.getElementById("jump-dialog");
