@@ -227,7 +227,13 @@ def test_on_a_phone_more_opens_all_pages(site):
 def test_a_chart_shows_its_values_at_the_mouse_and_leads_to_the_jobs(site):
     page = site.open()
     site.go(page, "trends/")
-    eventually(lambda: page.reload() and page.locator(".plot").count(), within=90, why="the executor has counted")
+
+    def is_counted():
+        page.wait_for_timeout(1000)
+        page.reload()
+        return page.locator(".plot").count()
+
+    eventually(is_counted, within=90, why="the executor has counted")
     chart = page.get_by_role("figure", name="Jobs ended per minute").locator(".plot")
     chart.hover()
     expect(page.get_by_role("tooltip")).to_have_text(re.compile(r"\d\d:\d\d · completed .*, failed "))

@@ -55,9 +55,11 @@ def free_port() -> int:
 def eventually(what: Callable[[], T], *, within: float = 120, why: str | Callable[[], object] = "") -> T:
     """Call `what` until it returns a true value, and return this value. Fail after `within` seconds.
 
-    `why` is a part of the error message. A function is called when the time is over.
+    `why` is a part of the error message. A function is called when the time is over. Calls are rarer after the first
+    second, because many tests wait at the same time, and each call may be a request.
     """
-    deadline = time.monotonic() + within
+    began = time.monotonic()
+    deadline = began + within
     while True:
         answer = what()
         if answer:
@@ -65,7 +67,7 @@ def eventually(what: Callable[[], T], *, within: float = 120, why: str | Callabl
         if time.monotonic() >= deadline:
             reason = why() if callable(why) else why or what.__doc__ or what
             raise AssertionError(f"not within {within} s: {reason}: {answer!r}")
-        time.sleep(0.05)
+        time.sleep(0.05 if time.monotonic() < began + 1 else 0.2)
 
 
 class Migrated(NamedTuple):
