@@ -53,9 +53,13 @@ def span_of_submission(traceparent: str | None = None) -> Iterator[str | None]:
     if not api:
         yield traceparent
         return
+    tracer = get_tracer()
+    if isinstance(tracer, api.ProxyTracer):  # without an SDK a span would record nothing
+        yield current_traceparent() or traceparent
+        return
     is_around = api.get_current_span().get_span_context().is_valid
     parent = None if is_around or not traceparent else read_context(traceparent)
-    with get_tracer().start_as_current_span("job submit", parent, kind=api.SpanKind.PRODUCER):
+    with tracer.start_as_current_span("job submit", parent, kind=api.SpanKind.PRODUCER):
         yield current_traceparent() or traceparent
 
 

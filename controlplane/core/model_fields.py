@@ -6,6 +6,7 @@ from typing import Any
 import pgtrigger
 from django.db import models
 from django.db.models import Func
+from django.db.models.expressions import Combinable
 
 
 class VolatileFunc(Func):
@@ -65,12 +66,29 @@ class IsOneOf(Func):
     output_field = models.BooleanField()
 
 
-def is_one_of(field: str, words: Iterable[str]) -> IsOneOf:
+class IsSetWhileOneOf(IsOneOf):
+    """Condition that a column has a value exactly while a second column holds one of some words."""
+
+    template = f"({IsOneOf.template})"
+    arg_joiner = " IS NOT NULL) = ("
+    arity = 2
+
+
+def is_one_of(field: str | Combinable, words: Iterable[str]) -> IsOneOf:
     """Return the condition that the column holds one of the enum's words, which have only letters and underscores."""
+    return IsOneOf(field, words=join_words(words))
+
+
+def is_set_while_one_of(field: str, state: str, words: Iterable[str]) -> IsSetWhileOneOf:
+    """Return the condition that `field` has a value exactly while the column `state` holds one of the enum's words."""
+    return IsSetWhileOneOf(field, state, words=join_words(words))
+
+
+def join_words(words: Iterable[str]) -> str:
     words = sorted(words)
     if not all(word.replace("_", "").isalpha() for word in words):
-        raise ValueError(f"{field}: a word may have only letters and underscores")
-    return IsOneOf(field, words=",".join(words))
+        raise ValueError(f"A word may have only letters and underscores: {', '.join(words)}")
+    return ",".join(words)
 
 
 def check_one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstraint:

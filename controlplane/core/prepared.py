@@ -11,11 +11,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from django.db import DatabaseError, OperationalError
+from django.db import DatabaseError, OperationalError, connections
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 from psycopg.pq import TransactionStatus
 
-from controlplane.core.database import connection
+from controlplane.core.database import ALIAS, connection
 from controlplane.core.sql_book import load_blocks, number_parameters
 
 PREPARED: "WeakKeyDictionary[psycopg.Connection[Any], dict[tuple[str, str], str]]" = WeakKeyDictionary()
@@ -29,7 +29,7 @@ LOST = (InvalidSqlStatementName, FeatureNotSupported)
 # PostgreSQL 18, the estimated cost of that scan would start JIT compilation at each call, if a host project's
 # connection has JIT on.
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
-BEGIN = "select " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in PLANNED_ONCE.items())
+BEGIN = [f"set local {name} = {value}" for name, value in PLANNED_ONCE.items()]
 SAVE_AND_BEGIN = "select " + ", ".join(
     f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
     for name, value in PLANNED_ONCE.items()
@@ -42,21 +42,24 @@ END = "select " + ", ".join(
 
 
 def are_on() -> bool:
-    connection.ensure_connection()
-    return connection.connection.prepare_threshold is not None
+    ours = connections[ALIAS]
+    ours.ensure_connection()
+    return ours.connection.prepare_threshold is not None
 
 
-def list_commands(keys: Sequence[tuple[str, str]]) -> list[str]:
+def list_commands(keys: Sequence[tuple[str, str]]) -> tuple[list[str], int]:
     """Prepare the statements (app and name) that are new to this connection. Return the SQL that runs all of them.
 
-    The first command changes settings, and inside a transaction the last one restores them. The caller skips their
-    results. A pooler may change the connection with each transaction. Then prepared statements do not work: set
-    DATABASE_PREPARED_STATEMENTS to 0.
+    The first commands change settings, and inside a transaction the last one restores them. The caller skips the
+    results of the first ones, so their number is returned too. A pooler may change the connection with each
+    transaction. Then prepared statements do not work: set DATABASE_PREPARED_STATEMENTS to 0.
     """
-    names = PREPARED.setdefault(connection.connection, {})
+    ours = connections[ALIAS]
+    names = PREPARED.setdefault(ours.connection, {})
     commands = [execute(key, names) for key in keys]
-    is_alone = connection.get_autocommit() and connection.connection.info.transaction_status == TransactionStatus.IDLE
-    return [BEGIN, *commands] if is_alone else [SAVE_AND_BEGIN, *commands, END]
+    if ours.get_autocommit() and ours.connection.info.transaction_status == TransactionStatus.IDLE:
+        return [*BEGIN, *commands], len(BEGIN)
+    return [SAVE_AND_BEGIN, *commands, END], 1
 
 
 def execute(key: tuple[str, str], names: dict[tuple[str, str], str]) -> str:
@@ -79,7 +82,7 @@ def preparing_again() -> Iterator[None]:
 
     No row is at fault, so the whole transaction runs again, and no row is left out.
     """
-    names = PREPARED.get(connection.connection, {})
+    names = PREPARED.get(connections[ALIAS].connection, {})
     had_prepared = bool(names)
     try:
         yield

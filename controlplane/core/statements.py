@@ -180,8 +180,10 @@ def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[li
     if any(statement.is_prepared for statement in statements) and prepared.are_on():
         keys = [(statement.app, statement.name) for statement in statements]
         with prepared.preparing_again(), connection.cursor() as cursor:
-            cursor.execute(";\n".join(prepared.list_commands(keys)), params)
-            cursor.nextset()
+            commands, skipped = prepared.list_commands(keys)
+            cursor.execute(";\n".join(commands), params)
+            for _ in range(skipped):
+                cursor.nextset()
             return read_result_sets(cursor, statements)
     with connection.cursor() as cursor:
         cursor.execute(";\n".join(statement.text for statement in statements), params)

@@ -794,11 +794,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CANCELLED,COMPLETED,EXPIRED,FAILED,SKIPPED'), ('finished_at__isnull', False)), models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CANCELLED,COMPLETED,EXPIRED,FAILED,SKIPPED'), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='job_finished_at_its_end'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsSetWhileOneOf('finished_at', 'state', words='CANCELLED,COMPLETED,EXPIRED,FAILED,SKIPPED')), name='job_finished_at_its_end'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CLAIMED,RUNNING'), ('attempt_id__isnull', False)), models.Q(models.Q(controlplane.core.model_fields.IsOneOf('state', words='CLAIMED,RUNNING'), _negated=True), ('attempt_id__isnull', True)), models.Q(('action__type__in', ['approval', 'execution', 'wait']), ('attempt_id__isnull', True), ('state', jobs.states.JobState['RUNNING'])), models.Q(('attempt_id__isnull', True), ('loop__isnull', False), ('state', jobs.states.JobState['RUNNING'])), _connector='OR'), name='job_held_while_live'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsSetWhileOneOf('attempt_id', 'state', words='CLAIMED,RUNNING'), models.Q(('state', jobs.states.JobState['RUNNING']), models.Q(('loop__isnull', False), controlplane.core.model_fields.IsOneOf(django.db.models.fields.json.KeyTextTransform('type', 'action'), words='approval,execution,wait'), _connector='OR')), _connector='OR'), name='job_held_while_live'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',

@@ -17,6 +17,7 @@ from controlplane.core.model_fields import (
     build_transition_guards,
     check_one_of,
     is_one_of,
+    is_set_while_one_of,
 )
 from jobs import states
 from jobs.choices import HookOf, Isolation, OnDeadline, OnWorkerLost, RetryBackoff, Unmatched
@@ -197,15 +198,13 @@ class WorkerJob(models.Model):
             check_one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
             models.CheckConstraint(
-                condition=Q(is_one_of("state", TERMINAL), finished_at__isnull=False)
-                | (~Q(is_one_of("state", TERMINAL)) & Q(finished_at__isnull=True)),
+                condition=Q(is_set_while_one_of("finished_at", "state", TERMINAL)),
                 name="job_finished_at_its_end",
             ),
             models.CheckConstraint(
-                condition=Q(is_one_of("state", LIVE), attempt_id__isnull=False)
-                | (~Q(is_one_of("state", LIVE)) & Q(attempt_id__isnull=True))
-                | Q(state=JobState.RUNNING, attempt_id__isnull=True, action__type__in=sorted(TYPES_WITHOUT_WORKER))
-                | Q(state=JobState.RUNNING, attempt_id__isnull=True, loop__isnull=False),
+                condition=Q(is_set_while_one_of("attempt_id", "state", LIVE))
+                | Q(state=JobState.RUNNING)
+                & (Q(loop__isnull=False) | Q(is_one_of(KT("action__type"), TYPES_WITHOUT_WORKER))),
                 name="job_held_while_live",
             ),
             models.UniqueConstraint(

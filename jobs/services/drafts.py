@@ -58,7 +58,7 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     content["action"] = job["action"]
     content["required_tags"] = tags.required_tags(job["action"], job.get("tags", []))
     content["timeout_seconds"] = job.get("timeout_seconds", conf().default_timeout) if needs_worker else None
-    content["on_worker_lost"] = job.get("on_worker_lost", conf().on_worker_lost)
+    content["on_worker_lost"] = str(job.get("on_worker_lost", conf().on_worker_lost))
     if not needs_worker:
         content["unmatched"] = Unmatched.WAIT
     if "unique" in job:

@@ -108,6 +108,7 @@ class JobsStatements(Statements):
     find_executions_past_deadline: Statement[deadlines.ExecutionPastDeadline]
     read_missed_deadlines: Statement[deadlines.MissedDeadlines]
     enqueue_jobs: Statement[enqueueing.EnqueuedJob]
+    enqueue_job: Statement[enqueueing.EnqueuedJob]
     read_repair_range: Statement[execution_repair.RepairRange]
     pick_repair_start: Statement[execution_repair.RepairStart]
     find_stalled_executions: Statement[IdRow]

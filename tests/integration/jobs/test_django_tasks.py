@@ -20,7 +20,8 @@ from jobs import django_task_runner, django_tasks
 from jobs.django_task_runner import task_backends
 from jobs.django_tasks import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
 from jobs.models import WorkerJob
-from jobs.services import interventions
+from jobs.services import enqueueing, interventions
+from liveness.services import tokens
 
 BACKEND = "jobs.django_tasks.WorkerJobBackend"
 TASKS = {
@@ -399,13 +400,28 @@ def test_many_tasks_are_enqueued_in_one_statement_or_not_at_all(tasks, work):
     assert WorkerJob.objects.count() == 50
 
 
-def test_a_job_of_a_task_is_the_same_on_the_short_way(tasks, db, settings):
-    replace(tasks.send, priority=7).enqueue("a")
+EVERY_OPTION = {
+    **{"max_retries": 3, "retry_delay_seconds": 1.5, "retry_backoff": "exponential", "retry_on": ["exit:1", "timeout"]},
+    **{"timeout_seconds": 60, "on_worker_lost": "FAIL", "isolation": "process", "worker_slots": 2},
+    "tags": ['a "b"', "c\\d", "NULL", "{}"],
+}
+
+
+@pytest.mark.parametrize("options", [{}, EVERY_OPTION], ids=["default options", "every option"])
+def test_a_job_of_a_task_is_the_same_on_each_way(tasks, db, settings, monkeypatch, options):
+    task = replace(tasks.send, priority=7, options=options)
+    tokens.get_project_token()
+    with monkeypatch.context() as alone:
+        alone.setattr(enqueueing, "store_rows", None)
+        task.enqueue("a")
+    task.get_backend().enqueue_many([(task, ["a"], {})] * 2)
     settings.JOBS = {"STORED_BYTES_LIMIT": 10**9}
-    replace(tasks.send, priority=7).enqueue("a")
-    short, long = WorkerJob.objects.order_by("created_at").values()
+    task.enqueue("a")
     different = {"id", "created_at", "available_at", "pending_observed", "fingerprint", "payload"}
-    assert {n: v for n, v in short.items() if n not in different} == {
-        n: v for n, v in long.items() if n not in different
-    }
-    assert short["payload"] | {"enqueued_at": ""} == long["payload"] | {"enqueued_at": ""}
+    first, *others = WorkerJob.objects.order_by("created_at").values()
+    assert len(others) == 3
+    for other in others:
+        assert {n: v for n, v in first.items() if n not in different} == {
+            n: v for n, v in other.items() if n not in different
+        }
+        assert first["payload"] | {"enqueued_at": ""} == other["payload"] | {"enqueued_at": ""}

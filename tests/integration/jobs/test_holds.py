@@ -403,10 +403,12 @@ def test_jobs_of_the_own_code_are_refused_too(hold, db):
     assert WorkerJob.objects.count() == 0
 
 
-def test_a_pausing_hold_lets_the_own_code_submit(hold, db):
+def test_other_holds_let_the_own_code_submit(hold, db):
     hold({"tag": "python"})
+    hold({"tag": "of others"}, mode="refuse")
     template = JobTemplate.build({"action": CALL, "unmatched": "wait"})
     assert len(enqueue_jobs([(template, {}), (template, {})])) == 2
+    assert len(enqueue_jobs([(template, {})])) == 1
 
 
 # Executions and triggers

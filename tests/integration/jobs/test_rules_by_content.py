@@ -233,7 +233,8 @@ def test_tasks_of_the_project_that_are_enqueued_together_are_limited(rule, worke
     template = JobTemplate.build({"action": action, "name": "shop.tasks.send", "unmatched": "wait"})
     assert enqueueing.needs_no_check(template.fields)
     first, second = map(str, enqueue_jobs([(template, {}), (template, {})]))
-    assert parked(first, second) == [None, "action:shop.tasks.send"]
+    [third] = map(str, enqueue_jobs([(template, {})]))
+    assert parked(first, second, third) == [None, "action:shop.tasks.send", "action:shop.tasks.send"]
     assert claimed(worker(tags=TAGS, max_concurrent=10)) == [first]
 
 

@@ -75,9 +75,9 @@ def test_the_settings_of_a_call_outside_a_transaction_end_with_it(committed):
 
 
 def test_the_settings_are_restored_in_a_transaction_that_django_does_not_know(committed):
-    assert prepared.list_commands([]) == [prepared.BEGIN]
+    assert prepared.list_commands([]) == (prepared.BEGIN, len(prepared.BEGIN))
     with connection.connection.transaction():
-        assert prepared.list_commands([]) == [prepared.SAVE_AND_BEGIN, prepared.END]
+        assert prepared.list_commands([]) == ([prepared.SAVE_AND_BEGIN, prepared.END], 1)
 
 
 NOTED_SETTING = """
