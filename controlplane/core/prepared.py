@@ -19,7 +19,7 @@ from controlplane.core.database import ALIAS, connection
 from controlplane.core.sql_book import load_blocks, number_parameters
 
 PREPARED: "WeakKeyDictionary[psycopg.Connection[Any], dict[tuple[str, str], str]]" = WeakKeyDictionary()
-"""Names of the prepared statements of each connection."""
+"""The EXECUTE of each prepared statement of a connection."""
 NUMBERS = count(1)
 LOST = (InvalidSqlStatementName, FeatureNotSupported)
 """Errors of a prepared statement that is lost (as after DISCARD ALL), or whose result type a migration has changed."""
@@ -55,25 +55,24 @@ def list_commands(keys: Sequence[tuple[str, str]]) -> tuple[list[str], int]:
     transaction. Then prepared statements do not work: set DATABASE_PREPARED_STATEMENTS to 0.
     """
     ours = connections[ALIAS]
-    names = PREPARED.setdefault(ours.connection, {})
-    commands = [execute(key, names) for key in keys]
-    if ours.get_autocommit() and ours.connection.info.transaction_status == TransactionStatus.IDLE:
+    known = PREPARED.setdefault(ours.connection, {})
+    commands = [known.get(key) or prepare(key, known) for key in keys]
+    if ours.get_autocommit() and ours.connection.pgconn.transaction_status == TransactionStatus.IDLE:
         return [*BEGIN, *commands], len(BEGIN)
     return [SAVE_AND_BEGIN, *commands, END], 1
 
 
-def execute(key: tuple[str, str], names: dict[tuple[str, str], str]) -> str:
-    """Return the EXECUTE of a statement. Prepare it first if this connection has not done so."""
+def prepare(key: tuple[str, str], known: dict[tuple[str, str], str]) -> str:
+    """Prepare a statement on this connection. Add its EXECUTE to the `known` ones, and return it."""
     app, name = key
     takes = load_blocks(app)[name].takes
-    if key not in names:
-        prepared = f"controlplane_{name}_{next(NUMBERS)}"
-        types = f"({', '.join(takes.values())})" if takes else ""
-        with connection.cursor() as cursor:
-            cursor.execute(f"prepare {prepared}{types} as {number_parameters(*key)}")
-        names[key] = prepared
+    prepared = f"controlplane_{name}_{next(NUMBERS)}"
+    types = f"({', '.join(takes.values())})" if takes else ""
+    with connection.cursor() as cursor:
+        cursor.execute(f"prepare {prepared}{types} as {number_parameters(*key)}")
     params = f"({', '.join(f'%({param})s' for param in takes)})" if takes else ""
-    return f"execute {names[key]}{params}"
+    known[key] = f"execute {prepared}{params}"
+    return known[key]
 
 
 @contextmanager
@@ -82,12 +81,12 @@ def preparing_again() -> Iterator[None]:
 
     No row is at fault, so the whole transaction runs again, and no row is left out.
     """
-    names = PREPARED.get(connections[ALIAS].connection, {})
-    had_prepared = bool(names)
+    known = PREPARED.get(connections[ALIAS].connection, {})
+    had_prepared = bool(known)
     try:
         yield
     except DatabaseError as error:
         if not (had_prepared and isinstance(error.__cause__, LOST)):
             raise
-        names.clear()
+        known.clear()
         raise OperationalError(*error.args) from error.__cause__

@@ -182,8 +182,7 @@ def fetch_result_sets(*statements: Statement[Any], **params: object) -> tuple[li
         with prepared.preparing_again(), connection.cursor() as cursor:
             commands, skipped = prepared.list_commands(keys)
             cursor.execute(";\n".join(commands), params)
-            for _ in range(skipped):
-                cursor.nextset()
+            cursor.set_result(skipped)
             return read_result_sets(cursor, statements)
     with connection.cursor() as cursor:
         cursor.execute(";\n".join(statement.text for statement in statements), params)

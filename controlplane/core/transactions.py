@@ -69,13 +69,13 @@ def retry_from_start(call: Callable[Parameters, Result]) -> Callable[Parameters,
             return call(*args, **kwargs)  # the whole outer transaction must run again, not only this part
         for tries in range(1, TRIES + 1):
             try:
-                with database.watching_changes() as may_have_changed:
+                with database.ChangeWatch() as watch:
                     return call(*args, **kwargs)
             except DatabaseError as error:
                 temporary = classify(error)
                 if temporary is None:
                     raise
-                is_lost = temporary.ends_session and tries == 1 and not may_have_changed()
+                is_lost = temporary.ends_session and tries == 1 and not watch.changed
                 if tries == TRIES or not (temporary.retries or is_lost):
                     raise
                 log.warning("A transaction is run again", call=call.__qualname__, why=str(error.__cause__))

@@ -51,7 +51,7 @@ def store_rows(rows: list[dict[str, Any]]) -> list[EnqueuedJob]:
 
 
 def store_row(row: dict[str, Any]) -> list[EnqueuedJob]:
-    """Store one job in half the time of `store_rows`. Store nothing while a hold refuses jobs, of whichever kind."""
+    """Store one job with less CPU than `store_rows`. Store nothing while a hold refuses any jobs."""
     params = {field: row.get(field) for field in PLAIN_FIELDS}
     for field in JSON_FIELDS:
         value = row.get(field)

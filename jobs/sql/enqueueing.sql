@@ -32,7 +32,8 @@ with submitted as materialized (
 select id, parked_by is not null as is_parked from new_jobs
 
 -- prepared statement: enqueue_job
--- Store one job as enqueue_jobs does. PostgreSQL reads typed parameters faster than JSON. Null: the field is missing.
+-- Store one job as enqueue_jobs does, but nothing while a hold refuses any jobs; then enqueue_jobs decides. PostgreSQL reads
+-- typed parameters faster than JSON. Null: the field is missing.
 -- takes: name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
 -- on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text, retry_on text[],
 -- isolation text, worker_slots int, traceparent text, fingerprint text, owner bytea, namespace text

@@ -4,9 +4,9 @@ Django's `connection` and `transaction` always belong to `default`. The objects 
 plane's database.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -103,18 +103,22 @@ def reset_may_have_changed() -> None:
         ours.may_have_changed = False
 
 
-@contextmanager
-def watching_changes() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True if the `with` block may have changed something in the database."""
-    ours, before = connections[ALIAS], may_have_changed()
+class ChangeWatch:
+    """Context manager: `changed` is True if its block may have changed something in the database."""
+
     changed = True
-    reset_may_have_changed()
-    try:
-        yield lambda: changed
-    finally:
-        changed = may_have_changed()
-        if hasattr(ours, "may_have_changed"):
-            ours.may_have_changed = before or changed
+
+    def __enter__(self) -> "ChangeWatch":
+        self._ours = cast("Any", connections[ALIAS])
+        self._before = getattr(self._ours, "may_have_changed", None)
+        if self._before is not None:
+            self._ours.may_have_changed = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            self.changed = self._ours.may_have_changed
+            self._ours.may_have_changed = self._before or self.changed
 
 
 @contextmanager
