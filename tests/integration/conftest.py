@@ -74,7 +74,7 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_templates(django_test_environment):
-    """Undo that each template sends a copy of its context to the test client, because no test looks at it."""
+    """Undo that each template sends a copy of its context to the test client, because hardly any test looks at it."""
     Template._render = RENDER
 
 

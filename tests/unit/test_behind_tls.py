@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import structlog
 import yaml
 
 from controlplane import readme, settings
@@ -73,7 +74,11 @@ def test_the_time_that_browsers_stay_with_tls_can_be_set(tmp_path, monkeypatch):
 
     def read(seconds):
         monkeypatch.setenv("HSTS_SECONDS", seconds)
-        return runpy.run_path(settings.__file__)["SECURE_HSTS_SECONDS"]
+        before = structlog.get_config()
+        try:
+            return runpy.run_path(settings.__file__)["SECURE_HSTS_SECONDS"]
+        finally:
+            structlog.configure(**before)  # otherwise no test could capture lines of loggers in use
 
     assert [read("3600"), read("0")] == [3600, 0]
     with pytest.raises(SystemExit) as refused:

@@ -6,6 +6,8 @@ Marked values, and values with a secret's name, are masked.
 import json
 
 import pytest
+from django.template import Template
+from django.test.utils import instrumented_test_render
 
 from jobs.models import Trigger, WorkerJob
 from tests.support.executions import SCRIPT, step
@@ -179,7 +181,8 @@ def test_pages_mask_them(submit, begin, staff, api):
     assert "***" in browser.get(pages[0]).content.decode()
 
 
-def test_the_form_of_a_trigger_masks_them_and_keeps_them(api, staff):
+def test_the_form_of_a_trigger_masks_them_and_keeps_them(api, staff, monkeypatch):
+    monkeypatch.setattr(Template, "_render", instrumented_test_render)
     trigger = api("operator").post("/triggers", TRIGGER).json()["id"]
     stored = Trigger.objects.values("action", "payload", "execution").get()
     page = f"/admin/jobs/trigger/{trigger}/change/"
