@@ -127,11 +127,14 @@ def write_test(only: str | None = None) -> list[AlertMessage]:
 
 def send_test() -> dict[str, str]:
     """Send a test message over each channel now. Return the error of each channel; empty means that it was sent."""
-    results = {}
-    for message in write_test():
-        leased = lease_alert(message.pk)
-        results[message.channel] = (send_leased(leased) if leased else "Another process is sending it.") or ""
-    return results
+    return {channel: send_leased(lease_test(channel)) or "" for channel in list_channels()}
+
+
+@retried_atomic
+def lease_test(channel: str) -> LeasedMessage:
+    """Store a test message and lease it in the same transaction, so that no other process sends it first."""
+    [message] = write_test(channel)
+    return sql.lease_message.fetch_only_row(only=message.pk, are_notifications=False, most=1)
 
 
 @retried_atomic

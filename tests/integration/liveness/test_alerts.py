@@ -186,6 +186,18 @@ def test_of_two_who_send_at_once_one_sends(rules_committed, receiver, threads, c
     assert len(receiver.got) == 1
 
 
+def test_no_other_process_sends_the_test_message_first(rules_committed, receiver, threads, monkeypatch):
+    write = alerts.write_test
+
+    def write_slowly(*channel):
+        messages = write(*channel)
+        assert threads(alerts.send_due_messages).result() == 0
+        return messages
+
+    monkeypatch.setattr(alerts, "write_test", write_slowly)
+    assert set(alerts.send_test().values()) == {""}
+
+
 @pytest.fixture
 def rules_committed(committed, rules):
     rules(BRAKE=True)
