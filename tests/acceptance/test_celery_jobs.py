@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.support.celery_fleet import registered
+from tests.support.celery_fleet import UNTIL_RELEASED, registered
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -150,11 +150,14 @@ def test_a_warm_shutdown_completes_a_running_job_although_its_heart_is_killed(fl
     plane.config["timeout_seconds"] = plane.fence_after = 60.0  # for a process to begin on a busy machine
     fleet.worker("one")
     fleet.ready("one")
-    job = submit(plane, "work", "job", 3)
+    job = submit(plane, "work", "job", UNTIL_RELEASED)
     fleet.begun("job")
     os.kill(fleet.processes["one"].pid, signal.SIGTERM)
     eventually(lambda: plane.server("one@host")["state"] == "TERMINATING", why="it ends")
+    registrations = plane.count("servers")
     os.kill(fleet.heart_of("one"), signal.SIGKILL)
+    eventually(lambda: plane.count("servers") > registrations, why="another heart registers")
+    fleet.release("job")
     assert fleet.processes["one"].wait(40) == 0
     assert report(plane, job)["output"] == "job"
     assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY"

@@ -185,10 +185,12 @@ def test_a_first_run_with_the_demo_leaves_no_process_and_the_next_one_continues(
     commands = [command_line(process) for process in running(processes)]
     assert not [command for command in commands if token in command or password in command]
     assert data_dir.stat().st_mode & 0o777 == 0o700
-    for path in data_dir.rglob("*"):
-        with suppress(FileNotFoundError):  # a message that was read in the meantime
-            assert not path.stat().st_mode & 0o077, path
-            assert path.is_dir() or "postgres" in path.parts or password.encode() not in path.read_bytes(), path
+    for folder, _, names in os.walk(data_dir):
+        for path in (Path(folder), *(Path(folder, name) for name in names)):
+            with suppress(FileNotFoundError):  # a message that was read in the meantime
+                assert not path.stat().st_mode & 0o077, path
+                is_read = path.is_file() and "postgres" not in path.parts
+                assert not is_read or password.encode() not in path.read_bytes(), path
 
     follow_the_demo(first, data_dir)
     processes = first.processes()
@@ -274,8 +276,10 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give workers a user of their own")
 def test_workers_of_root_run_as_another_user_that_cannot_read_the_control_plane(start, data_dir):
     paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
-    one = start("--workers", "1", python=python_for_others(), PYTHONPATH=paths, **SECRETS)
+    options, env = secret_options(data_dir.parent / "secrets")
+    one = start("--workers", "1", *options, python=python_for_others(), PYTHONPATH=paths, **SECRETS, **env)
     registered(one, 1)
+    assert_secrets_are_found(one, data_dir)
     assert looked_around(one, data_dir) == [worker_home.USER, "0022", "0", "handed on", "0"]
     agents = [process for process in one.processes() if AGENT in command_line(process)]
     assert [process.username() for process in agents] == [worker_home.USER]
@@ -290,17 +294,26 @@ def test_workers_whose_user_cannot_run_python_run_as_root_and_find_secrets(start
     python = tmp_path / "python"
     python.symlink_to(Path(sys.executable).resolve())
     paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
-    folder = tmp_path / "secrets"
-    folder.mkdir()
-    (folder / "of-file").write_text("one of a file")
-    one = start(
-        "--workers", "2", "--secrets-dir", str(folder), "--secret-command", 'echo "one of $1"',
-        python=str(python), PYTHONPATH=paths, CONTROLPLANE_SECRET_OF_VARIABLE="one of a variable", **SECRETS,
-    )  # fmt: skip
+    options, env = secret_options(tmp_path / "secrets")
+    one = start("--workers", "2", *options, python=str(python), PYTHONPATH=paths, **SECRETS, **env)
     registered(one, 2)
     user, _, settings, mine, _ = looked_around(one, data_dir)
     assert (user, settings, mine) == (ME, "0", "handed on")
     assert one.output.count("Workers run as root") == (os.geteuid() == 0), one.output
+    assert_secrets_are_found(one, data_dir)
+    assert one.end() == 0, one.output
+
+
+def secret_options(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the options and variables that name a folder with a secret, a variable and a command."""
+    folder.mkdir(mode=0o755)  # open to every user, because workers of root may run as another one
+    (folder / "of-file").write_text("one of a file")
+    (folder / "of-file").chmod(0o644)
+    options = ["--secrets-dir", str(folder), "--secret-command", 'echo "one of $1"']
+    return options, {"CONTROLPLANE_SECRET_OF_VARIABLE": "one of a variable"}
+
+
+def assert_secrets_are_found(one: Standalone, data_dir: Path) -> None:
     named = {"A": "of-file", "B": "of-variable", "C": "the-command"}
     # Written so that it is not masked.
     look = 'for one in "$A" "$B" "$C"; do echo "$one" | tr a-z A-Z; done; env | grep -c CONTROLPLANE_SECRET || true'
@@ -308,7 +321,6 @@ def test_workers_whose_user_cannot_run_python_run_as_root_and_find_secrets(start
     assert written_by_job(one, data_dir, script) == [
         "ONE OF A FILE", "ONE OF A VARIABLE", "ONE OF THE-COMMAND", "0",
     ]  # fmt: skip
-    assert one.end() == 0, one.output
 
 
 def test_a_port_in_use_is_an_error_with_a_remedy(start):

@@ -32,7 +32,7 @@ REACHED = """
     select id from reached where id <> all (%s::text[]::regclass[]::oid[])
 """
 USED = """
-    select oid::regclass::text, reltuples > 0 or relname = 'jobs_workerjob' or exists (
+    select oid::regclass::text, reltuples >= 0 or relname = 'jobs_workerjob' or exists (
                select from (select oid union all select indexrelid from pg_index where indrelid = oid) part(id)
                 where pg_relation_size(part.id) > %s * current_setting('block_size')::int)
       from pg_class where oid = any (%s::oid[]) and relkind = 'r' and pg_relation_size(oid) > 0
