@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.db import OperationalError
+
 from jobs.choices import Unmatched
 from jobs.conf import conf
 from jobs.services import drafts, holds, limits
@@ -13,6 +15,7 @@ from jobs.sql.rows.enqueueing import EnqueuedJob
 from liveness.models import DEFAULT_NAMESPACE, PROJECT_DIGEST
 from liveness.services import tokens
 
+TRIES = 5
 JSON_FIELDS = ("action", "payload")
 LIST_FIELDS = ("tags", "required_tags", "retry_on")
 PLAIN_FIELDS = (
@@ -32,13 +35,16 @@ def needs_no_check(job: dict[str, Any]) -> bool:
 def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:
     """Store jobs that need no check, in the caller's transaction, and return their ids in order. One round trip.
 
-    Raises OnHold.
+    Raises OnHold, or OperationalError if holds come and go all the time.
     """
     stored = store_row(rows[0]) if len(rows) == 1 and rows[0].keys() <= LONE_FIELDS else store_rows(rows)
-    if len(stored) < len(rows):  # the project had no token yet, or there is a hold that refuses jobs
+    tries = 0
+    while len(stored) < len(rows):  # the project had no token yet, or there is a hold that refuses jobs
+        if (tries := tries + 1) > TRIES:
+            raise OperationalError("Holds changed while these jobs were stored. Enqueue them again.")
         tokens.get_project_token()
         holds.refuse_jobs_on_hold(rows, DEFAULT_NAMESPACE)
-        stored = store_rows(rows)
+        stored = store_rows(rows)  # fewer again if a hold began in between
     announce_new_work()
     if any(row.is_parked for row in stored):
         limits.settle_soon()

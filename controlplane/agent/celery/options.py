@@ -122,12 +122,16 @@ def variable_of(name: str) -> str:
 
 
 def _check_names(environment: Iterable[str]) -> None:
-    """Raise ValueError for a variable that looks like an option but is none, because a typing error has no effect."""
-    known = [INSTANCE_VARIABLE, *(variable_of(field.name) for field in fields(CeleryOptions))]
+    """Raise ValueError for a misspelt option, because it would have no effect.
+
+    Others may be variables of Kubernetes for a service with such a name, or options of another version.
+    """
+    known = {field.name.upper(): variable_of(field.name) for field in fields(CeleryOptions)}
     for name in environment:
-        if name.startswith(PREFIX) and name not in known:
-            meant = get_close_matches(name, known, n=1) or [f"one of {', '.join(known[1:])}"]
-            raise ValueError(f"{name} is not an option. Did you mean {meant[0]}?")
+        if not name.startswith(PREFIX) or name in (INSTANCE_VARIABLE, *known.values()):
+            continue
+        if meant := get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.8):
+            raise ValueError(f"{name} is not an option. Did you mean {known[meant[0]]}?")
 
 
 def _parsed(name: str, value: Any) -> Any:

@@ -24,6 +24,7 @@ from controlplane.agent.celery.messages import (
 from controlplane.agent.celery.worker import heart_pipe, kept_ends
 from controlplane.agent.celery.worker.heart_pipe import HeartPipe
 from controlplane.agent.celery.worker.kept_ends import KeptEnds
+from tests.support.standin import eventually
 
 HELD = TaskHeld("1", "id-1", "work", "orders", attempt="attempt-1")
 FAILED = TaskEnded("1", "FAILED", 0.1, "ValueError: no such order")
@@ -132,8 +133,24 @@ def test_a_heart_that_replaces_another_during_the_end_of_its_worker_gets_the_end
     hearts[0].returncode = -9
     assert pipe.keep_running()
     assert hearts[1].read() == [WorkerStopping()]
+    hearts[1].returncode = -9
     pipe.end("TERMINATED", 1)
     assert not pipe.keep_running() and len(hearts) == 2
+
+
+def test_a_heart_that_cannot_be_started_during_a_shutdown_is_tried_again(pipe, hearts, monkeypatch):
+    monkeypatch.setattr(heart_pipe, "TICK", 0.01)
+    start = heart_pipe.subprocess.Popen
+
+    def fail_once(*arguments, **options):
+        heart_pipe.subprocess.Popen = start
+        raise OSError("Cannot allocate memory")
+
+    heart_pipe.subprocess.Popen = fail_once
+    hearts[0].returncode = -9
+    pipe.keep_running_until_end()
+    eventually(lambda: len(hearts) == 2, "another heart begins")
+    pipe.end("TERMINATED", 1)
 
 
 def test_the_next_heart_reports_a_kept_end_and_the_worker_forgets_it(pipe, hearts, ends):

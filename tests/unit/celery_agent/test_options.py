@@ -111,6 +111,11 @@ def test_the_error_of_an_invalid_option_names_it(environment, words):
         CeleryOptions.read({}, environment)
 
 
+def test_variables_of_kubernetes_for_a_service_with_such_a_name_are_no_options():
+    of_service = {"CONTROLPLANE_CELERY_PORT": "tcp://10.0.0.1:80", "CONTROLPLANE_CELERY_SERVICE_HOST": "10.0.0.1"}
+    assert CeleryOptions.read({}, {**ENVIRONMENT, **of_service}).url == "http://plane"
+
+
 def test_the_error_of_an_unknown_argument_lists_the_known_ones():
     with pytest.raises(TypeError, match=r"timeouts.*heartbeat_interval"):
         protect(Celery(set_as_current=False), timeouts=3)

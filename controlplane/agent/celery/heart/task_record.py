@@ -33,6 +33,7 @@ class TaskRecord:
     reason: str | None = None
     recorded: str | None = None  # the state that the control plane accepted last; MAY_BE: unknown
     recorded_at: float = 0.0
+    is_again: bool = False  # the control plane wants to get this record again
     is_kept: bool = False  # the worker keeps its end until the control plane knows it
 
     def to_json(self, now: float) -> dict[str, Any]:

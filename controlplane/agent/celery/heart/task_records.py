@@ -15,6 +15,7 @@ from controlplane.agent.celery.messages import FromWorker, MessagesDropped, Task
 
 BATCH = 500  # tasks in one call
 BATCH_BYTES = 600_000  # of JSON; a call may have 1 MiB
+AGAIN_AT_ONCE = 50  # records in one call that the control plane wants to get again; they come last
 SAME = 3  # records of one task in one call
 WAITING = 5000  # records kept while the control plane cannot be reached; more tasks are only counted
 WAITING_EVER = 50_000  # records kept in all cases, also before the worker is registered
@@ -198,7 +199,9 @@ class TaskRecords:
         """
         with self._lock:
             now = self._clock()
-            due = [*self._ended, *(task for task in self._held.values() if self._is_due(task, now))]
+            again = [task for task in self._ended if task.is_again]
+            due = [task for task in self._ended if not task.is_again]
+            due += [task for task in self._held.values() if self._is_due(task, now)] + again[:AGAIN_AT_ONCE]
             tasks: list[dict[str, Any]] = []
             counts: Counter[str] = Counter()
             room = BATCH_BYTES
@@ -230,6 +233,7 @@ class TaskRecords:
             now = self._clock()
             for task, state in self._sent:
                 task.recorded, task.recorded_at = state, now
+                task.is_again = task.held.attempt in again
             # A task that this report calls running may have ended during the call.
             sent = {id(task) for task, state in self._sent if state == task.state and task.held.attempt not in again}
             self._known_ends += [task.held.attempt for task in self._ended if id(task) in sent and task.is_kept]

@@ -75,16 +75,18 @@ class HeartPipe:
 
     def _start(self) -> None:
         (stdin, self._pipe), (self._orders, stdout) = os.pipe(), os.pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "controlplane.agent.celery.heart", str(self.deadline.descriptor)],
-            stdin=stdin,
-            stdout=stdout,
-            env=environment.with_modules({**os.environ, "PYTHONWARNINGS": "ignore"}),
-            pass_fds=self._passed,
-            start_new_session=True,  # signals to the worker's process group must not reach the heart
-        )
-        os.close(stdin)
-        os.close(stdout)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "controlplane.agent.celery.heart", str(self.deadline.descriptor)],
+                stdin=stdin,
+                stdout=stdout,
+                env=environment.with_modules({**os.environ, "PYTHONWARNINGS": "ignore"}),
+                pass_fds=self._passed,
+                start_new_session=True,  # signals to the worker's process group must not reach the heart
+            )
+        finally:
+            os.close(stdin)
+            os.close(stdout)
         os.write(self._pipe, self._greeting)
         os.set_blocking(self._pipe, False)
         os.set_blocking(self._orders, False)
@@ -95,7 +97,12 @@ class HeartPipe:
         threading.Thread(target=self._keep_running, name="heart", daemon=True).start()
 
     def _keep_running(self) -> None:
-        while self.keep_running():
+        is_open = True
+        while is_open:
+            try:
+                is_open = self.keep_running()
+            except Exception:  # such as a lack of memory, which may end
+                log.exception("The heart could not be started; trying again")
             time.sleep(TICK)
 
     def report_end(self, message: WorkerStopping | WorkerEnding) -> None:
