@@ -126,10 +126,12 @@ def test_a_requeued_message_that_comes_back_with_its_tag_is_open_and_not_done(ma
     assert first.context.open[first.tag] == again.attempt and first.tag not in first.context.done
 
 
-def test_the_heart_learns_which_requests_are_forgotten_with_a_connection(make_request, sent):
-    runs, waits = make_request(acks_late=True), make_request(acks_late=True)
-    runs.context.forget_except([runs])
-    assert sent[-1] == TaskEnded(waits.tag, "RETURNED") and list(runs.context.open) == [runs.tag]
+def test_the_heart_learns_which_requests_are_forgotten_with_a_connection(make_request, sent, monkeypatch):
+    runs, waits, in_pool = (make_request(acks_late=True) for _ in range(3))
+    monkeypatch.setattr(state, "active_requests", {runs})
+    runs.context.in_pool.add(in_pool)
+    assert runs.context.keep_running_requests() == [runs, in_pool]
+    assert sent[-1] == TaskEnded(waits.tag, "RETURNED") and list(runs.context.open) == [runs.tag, in_pool.tag]
 
 
 def test_a_request_is_freed_with_its_last_reference(make_request):

@@ -214,7 +214,7 @@ class Protection(bootsteps.StartStopStep):
     def _wrap_process_task(self, worker: Any) -> None:
         """Record each request that is passed to the pool.
 
-        A child may die before it reports that it accepted a request.
+        A child may die before it reports that it accepted a request, and a pool without processes has a queue.
         """
         process, has_processes = worker._process_task, is_prefork(worker)
 
@@ -225,13 +225,14 @@ class Protection(bootsteps.StartStopStep):
                 self.early.before_begin(request)
             if has_processes and isinstance(request, Protected):
                 request.record_given()
+            elif isinstance(request, Protected):
+                self.context.in_pool.add(request)
             process(request)
 
-        if has_processes or self.jobs or self.early:
-            # Looked up for each task, because the pool's step wraps it in the semaphore.
-            worker._process_task = process_task
-            if getattr(worker, "process_task", None) == process:
-                worker.process_task = process_task
+        # Looked up for each task, because the pool's step wraps it in the semaphore.
+        worker._process_task = process_task
+        if getattr(worker, "process_task", None) == process:
+            worker.process_task = process_task
 
     def _fence_children(self, worker: Any) -> None:
         """Make each child of the pool watch the deadline. The hook of the application's own loader runs first."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from celery import bootsteps
 from celery.utils.log import get_logger
-from celery.worker import state
 
 from controlplane.agent.celery.broker import rabbitmq
 from controlplane.agent.celery.broker.access import explain
@@ -19,7 +18,6 @@ from controlplane.agent.celery.worker.bootsteps import Protection
 from controlplane.agent.celery.worker.heart_pipe import TICK
 from controlplane.agent.celery.worker.late_settlement import message_class
 from controlplane.agent.celery.worker.moving import MessageMover
-from controlplane.agent.celery.worker.requests import Protected
 
 log = get_logger(__name__)
 
@@ -47,9 +45,7 @@ class OwnLeftovers(bootsteps.StartStopStep):
         with _raised_as_connection_error(context.unacked):
             context.unacked.enter(context.instance)
             tags = set(context.unacked.tags(context.instance))
-            requests = [one for one in state.active_requests if isinstance(one, Protected)]
-            context.forget_except(requests)
-            running = {one.tag for one in requests}
+            running = {one.tag for one in context.keep_running_requests()}
             settled = tags & set(context.done)
             loss = Loss(context.instance, "the connection was lost", context.options.max_resubmissions)
             outcomes = context.unacked.give_back_all(context.instance, loss, (), keep=running, settled=settled)

@@ -7,9 +7,11 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
+from celery.worker import state
 from kombu import Connection
 
 from controlplane.agent.celery.broker.unacked import UnackedMessages
@@ -47,6 +49,7 @@ class WorkerContext:
         self.open: dict[str, str] = {}  # attempts of the requests that are not settled yet, by tag
         self._opening = threading.Lock()  # tasks may end in threads of the pool
         self.done: deque[str] = deque(maxlen=DONE)  # tags of acknowledged messages
+        self.in_pool: WeakSet[ProtectedRequest] = WeakSet()  # requests that were passed to a pool without processes
 
     def record_received(self, tag: str, attempt: str) -> None:
         with self._opening:
@@ -65,13 +68,20 @@ class WorkerContext:
             if self.open.get(tag) == attempt:
                 del self.open[tag]
 
-    def forget_except(self, requests: Iterable[ProtectedRequest]) -> None:
-        """Forget all open requests but these, because Celery forgets what it does not run when a connection is lost."""
+    def keep_running_requests(self) -> list[ProtectedRequest]:
+        """Forget the open requests that no code will run, and return the others. Call it after a lost connection.
+
+        Celery forgets what it does not run when it loses a connection. What waits in a pool without processes still
+        runs, although Celery has forgotten it.
+        """
+        running = [one for one in state.active_requests if isinstance(one, ProtectedRequest)]
+        running += [one for one in self.in_pool if not one.is_reported and one not in running]
         with self._opening:
-            before, self.open = self.open, {one.tag: one.attempt for one in requests if one.tag in self.open}
+            before, self.open = self.open, {one.tag: one.attempt for one in running if one.tag in self.open}
             forgotten = before.keys() - self.open.keys()
         for tag in forgotten:
             self.send(TaskEnded(tag, "RETURNED", 0.0))
+        return running
 
 
 class ProtectedRequest:

@@ -22,7 +22,7 @@ from controlplane.agent.celery.broker import rabbitmq
 from controlplane.agent.celery.broker.rabbit_copies import CopyOrigin, RabbitCopies
 from controlplane.agent.celery.broker.rabbitmq import REJECTED, losses_of, target_of
 from controlplane.agent.celery.broker.restoring import Loss, Returned
-from controlplane.agent.celery.worker.context import ProtectedRequest, WorkerContext
+from controlplane.agent.celery.worker.context import WorkerContext
 from controlplane.agent.celery.worker.prefetch import PrefetchCount
 
 log = get_logger(__name__)
@@ -62,10 +62,7 @@ class EarlyAcknowledgement:
         self._consumer = consumer
         self._scheduled.clear()
         self.prefetch.on_connected(consumer)
-        known_to_celery = (*state.active_requests, *state.reserved_requests)
-        requests = [one for one in known_to_celery if isinstance(one, ProtectedRequest)]
-        self._context.forget_except(requests)
-        known = {one.tag for one in requests}
+        known = {one.tag for one in self._context.keep_running_requests()}
         for tag in [tag for tag in self._slots if tag not in known]:
             self.return_later(tag, suspect=False)
         self._finish_pending()

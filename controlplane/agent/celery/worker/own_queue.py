@@ -116,6 +116,8 @@ class OwnQueue:
         if self._early:
             self._early.before_begin(request)
         request.record_given()
+        if not is_prefork(worker):
+            self._context.in_pool.add(request)
         try:
             self.folder.keep()  # a cleaner of the temporary directory may have removed the folder
         except OSError as error:
