@@ -6,10 +6,6 @@ import logging
 import sys
 from typing import TextIO, cast
 
-from controlplane.agent import plain_structlog  # noqa: F401 - it must be first
-
-# isort: split
-
 import structlog
 
 from controlplane.agent.api.client import Refused

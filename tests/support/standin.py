@@ -15,7 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.processes import ROOT, WITHOUT_RICH
+
 DEADLINE = 60.0
 ENDS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 
@@ -233,7 +234,7 @@ class Agent:
             "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
             "CONTROLPLANE_STATE_DIR": str(folder / "state"),
             "CONTROLPLANE_TOKEN": "secret",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
+            "PYTHONPATH": os.pathsep.join([WITHOUT_RICH, str(ROOT), str(folder)]),
         }
         command = [sys.executable, "-m", "controlplane.agent", "--url", plane.url, "--poll", "0.05", "--name", "a/1"]
         command += ["--runtimes", ""]  # independent of this machine
