@@ -798,7 +798,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='workerjob',
-            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsSetWhileOneOf('attempt_id', 'state', words='CLAIMED,RUNNING'), models.Q(('state', jobs.states.JobState['RUNNING']), models.Q(('loop__isnull', False), controlplane.core.model_fields.IsOneOf(django.db.models.fields.json.KeyTextTransform('type', 'action'), words='approval,execution,wait'), _connector='OR')), _connector='OR'), name='job_held_while_live'),
+            constraint=models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsSetWhileOneOf('attempt_id', 'state', words='CLAIMED,RUNNING'), models.Q(('state', jobs.states.JobState['RUNNING']), models.Q(('loop__isnull', False), controlplane.core.model_fields.IsTrue(controlplane.core.model_fields.IsOneOf(django.db.models.fields.json.KeyTextTransform('type', 'action'), words='approval,execution,wait')), _connector='OR')), _connector='OR'), name='job_held_while_live'),
         ),
         migrations.AddConstraint(
             model_name='workerjob',

@@ -204,7 +204,7 @@ class WorkerJob(models.Model):
             models.CheckConstraint(
                 condition=Q(is_set_while_one_of("attempt_id", "state", LIVE))
                 | Q(state=JobState.RUNNING)
-                & (Q(loop__isnull=False) | Q(is_one_of(KT("action__type"), TYPES_WITHOUT_WORKER))),
+                & (Q(loop__isnull=False) | Q(IsTrue(is_one_of(KT("action__type"), TYPES_WITHOUT_WORKER)))),
                 name="job_held_while_live",
             ),
             models.UniqueConstraint(

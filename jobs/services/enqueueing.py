@@ -35,11 +35,13 @@ def needs_no_check(job: dict[str, Any]) -> bool:
 def enqueue_jobs(rows: list[dict[str, Any]]) -> list[UUID]:
     """Store jobs that need no check, in the caller's transaction, and return their ids in order. One round trip.
 
-    Raises OnHold, or OperationalError if holds come and go all the time.
+    Two for a single job while any hold refuses jobs. Raises OnHold, or OperationalError if holds come and go all the
+    time.
     """
-    stored = store_row(rows[0]) if len(rows) == 1 and rows[0].keys() <= LONE_FIELDS else store_rows(rows)
+    is_lone = len(rows) == 1 and rows[0].keys() <= LONE_FIELDS
+    stored = (store_row(rows[0]) if is_lone else []) or store_rows(rows)
     tries = 0
-    while len(stored) < len(rows):  # the project had no token yet, or there is a hold that refuses jobs
+    while len(stored) < len(rows):  # the project has no token yet, or a hold refuses one of these jobs
         if (tries := tries + 1) > TRIES:
             raise OperationalError("Holds changed while these jobs were stored. Enqueue them again.")
         tokens.get_project_token()

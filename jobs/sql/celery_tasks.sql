@@ -41,8 +41,8 @@ reported_tasks as materialized (
 (t.retries < (j.action ->> 'retries')::int and clock_timestamp() - make_interval(secs => t.held_seconds) <= j.finished_at)
 
 -- rule: comes_before_the_loss(t, j)
--- true if t reports that job j is in quarantine, but the worker that ran j still counts as alive. A run that began after
--- the report is none that it is about
+-- true if t reports that job j is in quarantine, but the worker that ran j still counts as alive. The report is not about
+-- a run that began later
 (exists (select from jobs_attempt a join liveness_server s on s.id = a.server_id
           where a.id = any(array[j.attempt_id]) and {{is_live(a)}} and s.state in {{ALIVE}}
             and a.claimed_at <= clock_timestamp() - make_interval(secs => t.held_seconds)))

@@ -412,14 +412,9 @@ def test_other_holds_let_the_own_code_submit(hold, db):
 
 
 def test_a_hold_that_begins_while_the_own_code_submits_refuses_its_job(hold, db, monkeypatch):
-    hold({"tag": "of others"}, mode="refuse")
-    look = holds.refuse_jobs_on_hold
-
-    def begin_after_look(*arguments):
-        look(*arguments)
-        hold({"tag": "python"}, mode="refuse", note="why")
-
-    monkeypatch.setattr(holds, "refuse_jobs_on_hold", begin_after_look)
+    hold({"tag": "python"}, mode="refuse", note="why")
+    looks = [lambda *_: None, holds.refuse_jobs_on_hold]  # at the first look the hold has not begun
+    monkeypatch.setattr(holds, "refuse_jobs_on_hold", lambda *arguments: looks.pop(0)(*arguments))
     template = JobTemplate.build({"action": CALL, "unmatched": "wait"})
     with pytest.raises(OnHold, match="why"):
         enqueue_jobs([(template, {})])

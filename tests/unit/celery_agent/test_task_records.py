@@ -231,7 +231,7 @@ def test_a_revoked_task_is_no_longer_held_and_not_recorded(clock):
 
 
 def test_the_latest_ends_wait_for_a_registration_that_does_not_come(clock, monkeypatch):
-    monkeypatch.setattr(task_records, "WAITING_EVER", 2)
+    monkeypatch.setattr(task_records, "MOST_ENDED", 2)
     records = records_of(clock, *(m for tag in "123" for m in (received(tag), TaskEnded(tag, "FAILED", 0.1, "x: y"))))
     assert [task["attempt"] for task in records.next_batch()["tasks"]] == ["attempt-2", "attempt-3"]
 

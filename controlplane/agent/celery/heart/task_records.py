@@ -18,7 +18,7 @@ BATCH_BYTES = 600_000  # of JSON; a call may have 1 MiB
 AGAIN_AT_ONCE = 50  # records in one call that the control plane wants to get again; they come last
 SAME = 3  # records of one task in one call
 WAITING = 5000  # records kept while the control plane cannot be reached; more tasks are only counted
-WAITING_EVER = 50_000  # records kept in all cases, also before the worker is registered
+MOST_ENDED = 50_000  # ends kept in all cases, also before the worker is registered
 NOTABLE_AFTER = 1.0  # seconds that a task must be held to get a record of its own
 AGAIN_AFTER = 30.0  # seconds after which a task that is still held is reported again, as a sign of life
 NAMES = 500  # largest number of task names with sums of their own
@@ -115,7 +115,7 @@ class TaskRecords:
         self._count(task.held.name, outcome, seconds)
         if is_notable := self._is_notable(task):
             self._ended.append(task)
-            del self._ended[:-WAITING_EVER]
+            del self._ended[:-MOST_ENDED]
         return is_notable
 
     def _count(self, name: str, outcome: str, seconds: float) -> None:
