@@ -13,12 +13,15 @@ from tests.support.celery_plane import TIMEOUT, CeleryPlane
 from tests.support.processes import Fleet
 from tests.support.services import Redis
 
+LONG_MODULES = ("browser", "django_tasks", "docs_commands", "fast_recovery", "fence", "standalone")
+"""Modules of long tests that have no time limit of their own."""
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def may_take(item: pytest.Item) -> float:
         marker = item.get_closest_marker("timeout")
-        return marker.args[0] if marker else 0
+        return marker.args[0] if marker else 600 * item.path.stem.removeprefix("test_").startswith(LONG_MODULES)
 
     items.sort(key=may_take, reverse=True)
 

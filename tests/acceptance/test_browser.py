@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.support import browser
 from tests.support.processes import eventually, free_port
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.acceptance
 
 # A graph may be wider than a phone; a table or a state machine may not.
 HIDDEN_AT_THE_SIDE = """[...document.querySelectorAll('.scroll, .machine, .lanes')]

@@ -42,7 +42,8 @@ def waiting(fleet, queue):
         return connection.default_channel.queue_declare(queue, durable=True, auto_delete=False).message_count
 
 
-def test_in_each_pool_a_task_longer_than_the_timeout_begins_once_and_ends_once(fleet, plane):
+@pytest.mark.parametrize("idle", ["prefork", *(pytest.param(p, marks=pytest.mark.exhaustive) for p in POOLS[1:])])
+def test_in_each_pool_a_task_longer_than_the_timeout_begins_once_and_ends_once(fleet, plane, idle):
     """Each worker runs one long task. Another worker is idle, and would get a task that RabbitMQ sends again."""
     for pool in POOLS:
         fleet.worker(pool, pool=pool)
@@ -53,7 +54,8 @@ def test_in_each_pool_a_task_longer_than_the_timeout_begins_once_and_ends_once(f
     for name in long:
         fleet.begun(name)
     assert len({entry.pid for entry in fleet.entries("start")}) == 3, "each worker runs one"
-    fleet.worker("idle")
+    fleet.worker("idle", pool=idle)
+    fleet.ready("idle")
     tasks += [fleet.send("work", name, 0, countdown=LONG) for name in later]
     ended(fleet, *long, *later)
     eventually(lambda: {task.state for task in tasks} == {"SUCCESS"}, why="all have their result")

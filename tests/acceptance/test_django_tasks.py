@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.processes import ROOT, Fleet, eventually, fleet
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.acceptance
 
 SETTINGS = "tests.support.project_settings"
 IN_THE_PROJECT = f"""

@@ -23,7 +23,7 @@ from tests.support.pages import PAGES, shell_blocks
 from tests.support.processes import ROOT, Fleet, beside, drop, eventually, fleet, free_port, server
 from tests.support.services import Redis
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(450)]
+pytestmark = pytest.mark.acceptance
 
 NEEDS_INDEX = "needs a package index; test_wheel.py installs the wheel with its extras"
 NOT_RUN = {

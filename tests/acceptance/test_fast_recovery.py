@@ -15,7 +15,7 @@ import pytest
 from tests.support.missing import skip_without
 from tests.support.processes import ROOT, SHORT, eventually, fleet, freeze, thaw
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.acceptance
 SOON = 60  # seconds: far below the 345 s of the defaults, and enough for a busy machine
 LINKS = """
 import os

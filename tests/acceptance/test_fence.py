@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.processes import eventually, fleet, freeze, thaw
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.acceptance
 
 TIMEOUT, GRACE = 3.0, 1.0
 AT_ONCE, AFTER, NEVER = "IMMEDIATELY", "AFTER_TERMINATION_GRACE_PERIOD", "NEVER"

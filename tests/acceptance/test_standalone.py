@@ -26,7 +26,7 @@ from controlplane.standalone import worker_home
 from tests.support.data_dirs import new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually, free_port
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.acceptance
 AGENT = " -m controlplane.agent --"
 KEY = "of this installation" * 2
 FOREIGN = ("LIVENESS_", "JOBS_", "CONTROLPLANE_", "DATABASE_URL", "PYTEST_")

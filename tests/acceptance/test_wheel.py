@@ -57,10 +57,11 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
 
     with ExitStack() as ends:
         plane = wheel.Running(
-            str(server / "controlplane"), "standalone", "--workers", "0", "--port", str(port), home=home
+            str(server / "controlplane"), "standalone", "--workers", "1", "--port", str(port), home=home
         )
         ends.callback(plane.end)
         plane.wait_for(r"Open http://\S+/admin/instance/")
+        plane.wait_for("Worker registered")
         login = api.request("GET", f"{url}/admin/login/")
         for address in re.findall(rb'(?:href|src)="(/static/[^"]+)"', login.data):
             assert api.request("GET", f"{url}{address.decode()}").status == 200, address
@@ -69,10 +70,13 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
             wheel.run(*command, role, role, cwd=home / "work", env=wheel.environment(home)).strip()
             for role in ("worker", "client")
         )
-        running = wheel.Running(str(agent / "controlplane-agent"), "--url", url, home=home, CONTROLPLANE_TOKEN=worker)
+        running = wheel.Running(
+            str(agent / "controlplane-agent"), "--url", url, "--tags", "own", home=home, CONTROLPLANE_TOKEN=worker
+        )
         ends.callback(running.end)
         running.wait_for("Worker registered")
-        job = ask("/jobs", client, action={"type": "script", "command": [sys.executable, "-c", "print(6 * 7)"]})["id"]
+        action = {"type": "script", "command": [sys.executable, "-c", "print(6 * 7)"]}
+        job = ask("/jobs", client, action=action, tags=["own"])["id"]
         eventually(lambda: ask(f"/jobs/{job}", client)["state"] == "COMPLETED", why="the job is done")
     assert plane.process.returncode == 0, "".join(plane.lines)
     assert [path.name for path in (home / "work").iterdir()] == ["jobs.py"], "nothing is made in the working folder"

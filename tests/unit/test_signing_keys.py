@@ -47,6 +47,7 @@ STARTS = {
     "web": ["-m", "granian", "--interface=rsgi", "--port=0", "controlplane.web:application"],
     "wsgi": ["-c", "import controlplane.wsgi"],
     "executor": ["-m", "celery", "-A", "controlplane.celery", "worker", "--pool=solo"],
+    "beat": ["-m", "celery", "-A", "controlplane.celery", "beat"],
     "a command": ["manage.py", "create_token", "--role", "worker", "me"],
     "standalone": ["manage.py", "standalone", "--workers=0", f"--port={free_port()}"],
 }
