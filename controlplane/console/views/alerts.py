@@ -113,23 +113,27 @@ def present_incident(row: Any, now: datetime) -> dict[str, Any]:
         "opened": time_since(row.opened_at, now),
         "ended": row.ended_at and time_since(row.ended_at, now),
         "lasted": (end - row.opened_at).total_seconds(),
-        "told": list_told(row.messages),
+        "deliveries": list_deliveries(row.messages),
     }
 
 
-def list_told(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def list_deliveries(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the channels that got each event of an incident, and the messages that are not sent yet.
 
     Events with the same channels and no unsent message are merged into one entry.
     """
-    told = []
+    deliveries = []
     for event in ("opened", "updated", "ended"):
         if about := [message for message in outcomes if message["event"] == event]:
             sent = sorted({message["channel"] for message in about if message["is_sent"]})
-            told.append({"event": event, "sent": sent, "unsent": [row for row in about if not row["is_sent"]]})
-    if len(told) == 2 and told[0]["sent"] == told[1]["sent"] and not (told[0]["unsent"] or told[1]["unsent"]):
-        return [{**told[0], "event": "opened, ended"}]
-    return told
+            deliveries.append({"event": event, "sent": sent, "unsent": [row for row in about if not row["is_sent"]]})
+    if (
+        len(deliveries) == 2
+        and deliveries[0]["sent"] == deliveries[1]["sent"]
+        and not (deliveries[0]["unsent"] or deliveries[1]["unsent"])
+    ):
+        return [{**deliveries[0], "event": "opened, ended"}]
+    return deliveries
 
 
 def present_channel(name: str, channel: MessageChannel) -> dict[str, Any]:
