@@ -42,12 +42,12 @@ def test_every_statement_can_be_planned_and_matches_its_head(subtests):
 def assert_matches_its_head(app, name):
     block = sql_book.load_blocks(app)[name]
     with connection.cursor() as cursor:
-        cursor.execute("deallocate all")  # of an earlier statement that failed
         cursor.execute(f"prepare of_book as {sql_book.number_parameters(app, name).replace('%', '%%')}", ())
         cursor.execute(TYPES)
         takes, returns = cursor.fetchone()
         described = connection.connection.pgconn.describe_prepared(b"of_book")
         names = [described.fname(number).decode() for number in range(described.nfields)]
+        cursor.execute("deallocate of_book")
         assert list(map(short, takes)) == list(block.takes.values())
         promised = {column: type.removesuffix("|null") for column, type in block.returns.items()}
         assert list(zip(names, map(short, returns or []), strict=True)) == list(promised.items())
