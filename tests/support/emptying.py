@@ -9,8 +9,10 @@ from django.db import connection, transaction
 from liveness.models import Clock, Instance
 
 KEPT = (Clock, Instance)  # tables whose only row comes from a migration
-RESTART = """update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
-    delete from liveness_instance; insert into liveness_instance default values"""
+DEFAULTS = ", ".join(f"{field.column} = default" for field in Instance._meta.fields)
+# The row of the instance stays: a connection that waits for its lock would find it deleted, and go on without a lock.
+RESTART = f"""update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
+    update liveness_instance set {DEFAULTS}"""  # noqa: S608
 LARGEST = 4
 """Number of pages of a table, and of each of its indexes, whose rows are deleted.
 
