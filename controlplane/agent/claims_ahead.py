@@ -1,11 +1,12 @@
-"""The number of jobs that an agent claims ahead: as many as its slots finish in 100 ms."""
+"""The number of jobs that an agent claims ahead: as many as its slots finish in 200 ms."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 
-SPAN = 0.1  # seconds of work that is claimed ahead
+SHORT = 0.1  # mean seconds of a task up to which jobs are claimed ahead
+SPAN = 0.2  # seconds of work that is claimed ahead: half of it is left for a claim and the reports of its starts
 PATIENCE = 0.5  # seconds of one task, after which nothing waits behind it
 WEIGHT = 0.2  # of the last task in the mean duration
 
@@ -20,7 +21,7 @@ class ClaimsAhead:
     @property
     def are_short(self) -> bool:
         """Return True while tasks end within milliseconds: then no line of the log is written for each."""
-        return self._mean is not None and self._mean < SPAN
+        return self._mean is not None and self._mean < SHORT
 
     def wanted(self, held: int) -> int:
         """Return how many jobs may be held beyond the slots, or 0 while `held` attempts are enough.

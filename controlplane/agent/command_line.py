@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add(
         "--prefetch", type=integer, default=AHEAD_LIMIT, metavar="N",
-        help="most jobs to claim ahead while tasks take milliseconds: as many as the slots finish in 100 ms (default: "
+        help="most jobs to claim ahead while tasks take milliseconds: as many as the slots finish in 200 ms (default: "
         f"{AHEAD_LIMIT}; 0: none)",
     )  # fmt: skip
     add(

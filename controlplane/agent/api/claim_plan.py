@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 AHEAD_PAUSE = 0.1  # seconds until the next claim ahead after one that found few jobs
+FEW = 4  # a claim is due when half of `ahead` is held, so less than a quarter of it is few
 
 
 class ClaimPlan:
@@ -44,14 +45,22 @@ class ClaimPlan:
         """Return when the next claim is due (monotonic). `poll` is the time between claims that return no job."""
         return self._last_empty_claim_at + poll
 
+    def is_due(self, poll: float) -> bool:
+        """Return True if `begin` would return a body."""
+        with self._lock:
+            return self._request is not None or self._is_due(poll)
+
+    def _is_due(self, poll: float) -> bool:
+        now = time.monotonic()
+        wants_more = self.slots > 0 and now >= self.due_at(poll)
+        wants_ahead = self._ahead > 0 and not self.slots and now >= self._no_ahead_before
+        return not self.is_claiming and (wants_more or wants_ahead)
+
     def begin(self, poll: float) -> dict[str, Any] | None:
         """Return the body of the claim that is due, or None. After a lost response it is the same body again."""
         with self._lock:
             if self._request is None:
-                now = time.monotonic()
-                wants_more = self.slots > 0 and now >= self.due_at(poll)
-                wants_ahead = self._ahead > 0 and not self.slots and now >= self._no_ahead_before
-                if self.is_claiming or not (wants_more or wants_ahead):
+                if not self._is_due(poll):
                     return None
                 limit = self.slots if self._share is None else min(self.slots, self._share)
                 self._request = {"limit": limit, "request_id": str(uuid.uuid4())}
@@ -65,7 +74,7 @@ class ClaimPlan:
         """Record the end of a claim with its number of jobs. Return True if the next one waits for a hint."""
         self._request = None
         if not request["limit"]:
-            if jobs < request["ahead"] / 2:
+            if jobs < request["ahead"] / FEW:
                 self._no_ahead_before = time.monotonic() + AHEAD_PAUSE
             return False
         is_enough = jobs < request["limit"] or self._is_rest_left

@@ -137,9 +137,11 @@ class TransportThread(threading.Thread):
 
     def send_and_claim(self) -> float:
         """Send all reports, claim if there are free slots, and return the seconds until the next call."""
+        unsent = len(self._outbox)  # a claim does not wait for reports that are added meanwhile
         try:
-            while not (wait := self._wait_for_company()) and (reports := self._outbox.oldest_reports()):
+            while not (wait := self._wait_for_company()) and unsent > 0 and (reports := self._outbox.oldest_reports()):
                 self._send_reports(reports)
+                unsent -= len(reports)
             self._claim_jobs()
         except Unreachable as error:
             pause = min(self._backoff_cap, (error.retry_after or 0) + self._next_backoff())
@@ -157,8 +159,14 @@ class TransportThread(threading.Thread):
         return max(0.0, min(pause, wait or pause))
 
     def _wait_for_company(self) -> float:
-        """Return the seconds that reports may wait for others, or 0."""
-        return max(0.0, self._outbox.company_due_at(COMPANY) - time.monotonic()) if self._may_wait else 0.0
+        """Return the seconds that reports may wait for others, or 0.
+
+        They do not wait when a claim is due: until the control plane knows which attempts have ended, it counts them
+        and returns fewer jobs.
+        """
+        if not self._may_wait or self._plan.is_due(self._claim_pause):
+            return 0.0
+        return max(0.0, self._outbox.company_due_at(COMPANY) - time.monotonic())
 
     @property
     def _claim_pause(self) -> float:

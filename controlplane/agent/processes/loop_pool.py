@@ -61,14 +61,15 @@ class LoopPool(ProcessPool[LoopMember]):
 
     def begin(self, call: PooledCall) -> None:
         """Run a call in the process with the fewest calls, or in a new one. Raise OSError if none can be started."""
-        of_kind = [one for one in self._members.values() if one.environment == call.environment and not one.is_retired]
+        environment = call.environment
+        of_kind = [one for one in self._members.values() if one.environment == environment and not one.is_retired]
         free = [one for one in of_kind if len(one.calls) < self.at_once]
         member = min(free, key=lambda one: len(one.calls), default=None)
         if member is None or (member.calls and len(self._members) < self.slots):
             for one in self._members.values():
                 if not one.calls and len(self._members) >= self.slots:
                     self._retire(one, "")  # it has other variables
-            member = self._start(call.environment)
+            member = self._start(environment)
         self._assign(member, call)
 
     def kill(self, key: str, patience: float = 0.0) -> bool:

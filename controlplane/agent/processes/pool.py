@@ -51,13 +51,14 @@ class Pool(ProcessPool[PoolMember]):
 
     def begin(self, call: PooledCall) -> None:
         """Run a call in a process that is ready, or in a new one. Raise OSError if none can be started."""
-        of_kind = [one for one in self._members.values() if one.environment == call.environment and not one.call]
+        environment = call.environment
+        of_kind = [one for one in self._members.values() if not one.call and one.environment == environment]
         idle = [one for one in of_kind if one.is_idle]
         starting = [one for one in of_kind if not (one.is_ready or one.is_retired or one.is_killed)]
         # The process that was used last has the most in its caches.
         member = max(idle, key=lambda one: one.calls) if idle else next(iter(starting), None)
         if member is None:
-            member = self._start(call.environment)
+            member = self._start(environment)
         self._assign(member, call)
 
     def kill(self, key: str, patience: float = 0.0) -> bool:

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from controlplane.agent.api.claim_plan import ClaimPlan
 from controlplane.agent.api.client import Unreachable
 from controlplane.agent.api.outbox import Outbox
-from controlplane.agent.api.transport import TransportThread
+from controlplane.agent.api.transport import COMPANY, TransportThread
 
 ASKED = 0.3
 
@@ -50,3 +51,41 @@ def test_it_ends_at_once_though_it_was_asked_to_come_later():
     courier.close()
     courier.join(10)
     assert not courier.is_alive()
+
+
+@pytest.fixture
+def sent():
+    """Return a thread that is not started, its outbox, and the calls that it has made."""
+    calls = []
+
+    def post(call, body):
+        calls.append(call)
+        if call == "reports":
+            # Each report has a successor before it is answered, as on a busy worker.
+            outbox.add_reports({"attempt": "later", "event": "COMPLETED"})
+            return {"results": [{"accepted": True} for _ in body["reports"]]}
+        return {"attempts": []}
+
+    outbox = Outbox()
+    server = SimpleNamespace(post=post, config=SimpleNamespace(timeout=40))
+    return TransportThread(server, outbox, poll=60, deliver=lambda end: None, refused=lambda: None), outbox, calls
+
+
+def test_reports_wait_for_others_only_while_no_claim_is_due(sent):
+    courier, outbox, calls = sent
+    outbox.add_reports({"attempt": "one", "event": "COMPLETED"})
+    courier.request_slots(0, may_wait=True)
+    assert 0 < courier.send_and_claim() <= COMPANY
+    assert calls == []
+    courier.request_slots(0, ahead=10, may_wait=True)
+    courier.send_and_claim()
+    assert calls == ["reports", "claims"], "the claim knows which attempts have ended, and waits for no later report"
+
+
+@pytest.mark.parametrize(("jobs", "is_due"), [(2, False), (3, True)])
+def test_a_claim_ahead_that_finds_few_jobs_is_followed_later(jobs, is_due):
+    plan = ClaimPlan()
+    plan.want(0, ahead=12)  # six of them are held
+    plan.end(plan.begin(60), jobs)
+    plan.is_claiming = False
+    assert plan.is_due(60) is is_due
