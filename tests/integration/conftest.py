@@ -1,6 +1,7 @@
 """Fixtures for tests on a real PostgreSQL, with a clock that a test may set."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from django.conf import settings
@@ -63,6 +64,8 @@ def install_uuid7(**_: object) -> None:
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
     # Functions are looked up in test_clock before pg_catalog, so every statement of the product reads this clock.
     options = settings.DATABASES["default"]["OPTIONS"]
+    if options["pool"]:
+        options["pool"]["timeout"] = 60  # tests have more threads than connections
     options["options"] += " -c search_path=public,test_clock,pg_catalog"
     pre_migrate.connect(install_clock)
     post_migrate.connect(install_uuid7)
@@ -197,6 +200,11 @@ def do(worker):
     return Crew(worker(max_concurrent=20_000))
 
 
+def drop_broken_function():
+    with connection.cursor() as cursor:
+        cursor.execute("drop function if exists broken() cascade")
+
+
 @pytest.fixture
 def transactional_db(django_db_setup, django_db_blocker):
     """Replace the fixture of pytest-django, which needs this name (or `db`) to make a database.
@@ -208,11 +216,11 @@ def transactional_db(django_db_setup, django_db_blocker):
             Clock().freeze()
             yield
         finally:
-            empty_database()
-            Clock().release()
-            with connection.cursor() as cursor:
-                cursor.execute("drop function if exists broken() cascade")
-            connection.close()
+            with ExitStack() as ends:  # the last of them is the first to run, and each runs although another fails
+                ends.callback(connection.close)
+                ends.callback(drop_broken_function)
+                ends.callback(empty_database)
+                ends.callback(Clock().release)
 
 
 @pytest.fixture

@@ -4,15 +4,16 @@ from functools import cache
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
+from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 
 from liveness.models import Clock, Instance
 
 KEPT = (Clock, Instance)  # tables whose only row comes from a migration
-DEFAULTS = ", ".join(f"{field.column} = default" for field in Instance._meta.fields)
+DEFAULTS = {model: ", ".join(f"{field.column} = default" for field in model._meta.fields) for model in KEPT}
 # The row of the instance stays: a connection that waits for its lock would find it deleted, and go on without a lock.
-RESTART = f"""update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
-    update liveness_instance set {DEFAULTS}"""  # noqa: S608
+RESTART = f"""update liveness_clock set {DEFAULTS[Clock].replace("tick_at = default", "tick_at = 'epoch'")};
+    update liveness_instance set {DEFAULTS[Instance]}"""  # noqa: S608
 LARGEST = 4
 """Number of pages of a table, and of each of its indexes, whose rows are deleted.
 
@@ -64,6 +65,7 @@ def empty_database() -> None:
 def table_names() -> list[str]:
     models = [
         get_user_model(),
+        Session,
         *(model for name in ("liveness", "jobs") for model in apps.get_app_config(name).get_models()),
     ]
     return [model._meta.db_table for model in models if model not in KEPT]

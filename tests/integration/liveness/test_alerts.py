@@ -35,7 +35,7 @@ ON_BY_DEFAULT = (
     "answer_waits",
 )
 ONLY = {rule.upper(): False for rule in ON_BY_DEFAULT}
-ONLY = {**ONLY, "OLDEST_WAITING": None}
+ONLY = {**ONLY, "OLDEST_WAITING": None, "OLDEST_SNAPSHOT": None}  # an autovacuum has a snapshot too
 
 
 @pytest.fixture

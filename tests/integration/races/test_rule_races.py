@@ -180,13 +180,18 @@ def test_a_new_rule_counts_an_attempt_that_is_taken_away_at_this_moment(plane, c
     assert two.claim() == []
 
 
+WAITERS = """
+    select count(*) from pg_locks join pg_stat_activity using (pid)
+     where not granted and datname = current_database() and locktype = any(%s)"""
+
+
 def waits_for_rows(cursor):
-    cursor.execute("select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple'))")
-    return cursor.fetchone()[0]
+    cursor.execute(WAITERS, [["transactionid", "tuple"]])
+    return cursor.fetchone()[0] > 0
 
 
 def waiters(cursor):
-    cursor.execute("select count(*) from pg_locks where not granted and locktype = 'advisory'")
+    cursor.execute(WAITERS, [["advisory"]])
     return cursor.fetchone()[0]
 
 
