@@ -96,5 +96,8 @@ def test_of_concurrent_calls_one_resubmits_and_the_others_are_refused(committed,
 
 def waiting_for_locks():
     with connection.cursor() as cursor:
-        cursor.execute("select count(distinct pid) from pg_locks where not granted")
+        cursor.execute(
+            "select count(distinct pid) from pg_locks join pg_stat_activity using (pid)"
+            " where not granted and datname = current_database()"
+        )
         return cursor.fetchone()[0]
