@@ -10,6 +10,7 @@ from jobs.models import WorkerJob
 from liveness.services import tokens
 from tests.support.http import Caller
 from tests.support.processes import eventually
+from tests.support.waiters import count_waiters
 
 
 @pytest.fixture
@@ -96,8 +97,4 @@ def test_of_concurrent_calls_one_resubmits_and_the_others_are_refused(committed,
 
 def waiting_for_locks():
     with connection.cursor() as cursor:
-        cursor.execute(
-            "select count(distinct pid) from pg_locks join pg_stat_activity using (pid)"
-            " where not granted and datname = current_database()"
-        )
-        return cursor.fetchone()[0]
+        return count_waiters(cursor)

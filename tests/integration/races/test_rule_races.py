@@ -16,6 +16,7 @@ from liveness.services import tokens
 from tests.support.http import Caller
 from tests.support.processes import eventually
 from tests.support.rounds import short_and_long
+from tests.support.waiters import count_waiters
 
 SCRIPT = {"type": "script", "command": "true"}
 
@@ -149,9 +150,9 @@ def test_a_new_rule_waits_for_a_claim_that_has_not_committed(plane, committed, t
     one, two = committed(name="one"), committed(name="two")
     with waiting("before insert on jobs_attempt for each row") as cursor:
         claim = threads(one.claim, 1)
-        eventually(lambda: waiters(cursor) == 1, within=10)
+        eventually(lambda: count_waiters(cursor, "advisory") == 1, within=10)
         rule = threads(boss.call, "put", "/limits/tag:script", {"running": 1})
-        eventually(lambda: waiters(cursor) == 2, within=10)
+        eventually(lambda: count_waiters(cursor, "advisory") == 2, within=10)
         resume(cursor)
         [attempt] = claim.result(10)
         assert rule.result(10).status_code == 201
@@ -169,30 +170,15 @@ def test_a_new_rule_counts_an_attempt_that_is_taken_away_at_this_moment(plane, c
     held = one.hold()
     with waiting("after update of state on jobs_workerjob for each row when (new.state = 'PENDING')") as cursor:
         move = threads(boss.post, f"/jobs/{held['job']['id']}/resubmit", {"note": "move"})
-        eventually(lambda: waiters(cursor) == 1, within=10)
+        eventually(lambda: count_waiters(cursor, "advisory") == 1, within=10)
         rule = threads(boss.call, "put", "/limits/tag:script", {"running": 1})
-        eventually(lambda: waits_for_rows(cursor), within=10)
+        eventually(lambda: count_waiters(cursor, "transactionid", "tuple"), within=10)
         resume(cursor)
         assert move.result(10).status_code < 300
         assert rule.result(10).status_code == 201
     assert TakenAttempt.objects.count() == 1
     assert LimitSlot.objects.filter(key="tag:script", attempt_id=held["id"]).count() == 1
     assert two.claim() == []
-
-
-WAITERS = """
-    select count(*) from pg_locks join pg_stat_activity using (pid)
-     where not granted and datname = current_database() and locktype = any(%s)"""
-
-
-def waits_for_rows(cursor):
-    cursor.execute(WAITERS, [["transactionid", "tuple"]])
-    return cursor.fetchone()[0] > 0
-
-
-def waiters(cursor):
-    cursor.execute(WAITERS, [["advisory"]])
-    return cursor.fetchone()[0]
 
 
 def test_a_claim_without_rules_by_content_never_calls_their_function(plane, committed):
