@@ -137,7 +137,7 @@ class TransportThread(threading.Thread):
 
     def send_and_claim(self) -> float:
         """Send all reports, claim if there are free slots, and return the seconds until the next call."""
-        unsent = len(self._outbox)  # a claim does not wait for reports that are added meanwhile
+        unsent = len(self._outbox)  # a claim does not wait for reports that are added after this
         try:
             while not (wait := self._wait_for_company()) and unsent > 0 and (reports := self._outbox.oldest_reports()):
                 self._send_reports(reports)
