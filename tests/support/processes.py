@@ -26,7 +26,7 @@ WITHOUT_RICH = str(ROOT / "tests/support/without_rich")
 SHORT = {
     "LIVENESS_INTERVAL": "0.5",
     "LIVENESS_HEARTBEAT_INTERVAL": "0.5",
-    "LIVENESS_TIMEOUT": "2",
+    "LIVENESS_TIMEOUT": "6",  # more than one step may take on a slow machine, so that no living server is lost
     "LIVENESS_INITIAL_DELAY": "1",
     "LIVENESS_TERMINATION_GRACE_PERIOD": "1",
     "JOBS_SWEEP_INTERVAL": "2",
