@@ -82,6 +82,9 @@ def test_while_calls_hang_others_are_refused_soon_and_heartbeats_arrive(everythi
         headers = {"Authorization": f"Bearer {everything.client}"}
         answers.append(http.request("POST", f"{everything.url}/api/v1/jobs", json=SCRIPT, headers=headers))
 
+    def ask(path, body):
+        everything.call("POST", f"{server}/{path}", worker["token"], body, is_patient=False)
+
     with psycopg.connect(everything.env["DATABASE_URL"]) as connection:
         connection.execute("lock table liveness_apitoken in access exclusive mode")
         callers = [threading.Thread(target=submit) for _ in range(40)]
@@ -89,10 +92,10 @@ def test_while_calls_hang_others_are_refused_soon_and_heartbeats_arrive(everythi
             caller.start()
         eventually(lambda: answers, why="somebody is turned away")
         for _ in range(5):
-            everything.call("POST", f"{server}/heartbeat", worker["token"], {"state": "RUNNING"})
-            everything.call("POST", f"{server}/heartbeat", worker["token"], {"claimed": [], "running": []})
-            everything.call("POST", f"{server}/reports", worker["token"], {"reports": []})
-            everything.call("POST", f"{server}/claims", worker["token"], {"limit": 0})
+            ask("heartbeat", {"state": "RUNNING"})
+            ask("heartbeat", {"claimed": [], "running": []})
+            ask("reports", {"reports": []})
+            ask("claims", {"limit": 0})
         assert everything.answers(f"{everything.url}/livez")
         assert http.request("POST", f"{everything.url}/admin/login/", fields={}).status == 403, "without a CSRF token"
         for caller in callers:
