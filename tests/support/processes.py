@@ -184,12 +184,18 @@ class Fleet:
             )
         return self.processes[name]
 
-    def web(self, name: str = "web", *options: str, port: int | None = None, is_awaited: bool = True) -> str:
+    def web(
+        self,
+        name: str = "web",
+        *options: str,
+        port: int | None = None,
+        is_awaited: bool = True,
+        application: str = "controlplane.web:application",
+    ) -> str:
         """Start a web server and return its URL. Wait until it answers, unless `is_awaited` is False."""
         port = port or free_port()
         self.start(
-            name, "-m", "granian", *SERVING, "--host", "127.0.0.1", "--port", str(port), *options,
-            "controlplane.web:application",
+            name, "-m", "granian", *SERVING, "--host", "127.0.0.1", "--port", str(port), *options, application,
         )  # fmt: skip
         url = f"http://127.0.0.1:{port}"
         if is_awaited:
