@@ -36,9 +36,16 @@ def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
     note = (home / NOTE).read_text().splitlines()
     postmaster = psutil.Process(int(note[0]))
     database = [postmaster, *postmaster.children(recursive=True)]
-    mapped = {region.path.split()[0] for process in database for region in process.memory_maps()}
-    files = {path for path in mapped if path.startswith("/dev/shm/")}
+    files = {path for process in database for path in mapped(process) if path.startswith("/dev/shm/")}
     return Begun([*own, *database], note[SHARED_MEMORY].split()[1], files, [data_dir, home])
+
+
+def mapped(process: psutil.Process) -> set[str]:
+    """Return the files in the memory of a process, or none if it has just ended, as backends do all the time."""
+    try:
+        return {region.path.split()[0] for region in process.memory_maps()}
+    except psutil.NoSuchProcess:
+        return set()
 
 
 def words(process: psutil.Process) -> list[str]:
@@ -66,7 +73,7 @@ def test_a_stopped_benchmark_leaves_no_process_shared_memory_or_folder(tmp_path)
         _, said = bench.communicate(timeout=120)
 
     assert bench.returncode != 0
-    assert not [process for process in begun.processes if runs(process)], said
+    eventually(lambda: not any(map(runs, begun.processes)), within=20, why=said)
     segments = [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()]
     assert begun.segment not in segments
     assert not [file for file in begun.files if Path(file).exists()]

@@ -12,6 +12,8 @@ from tests.support.proxy import Proxy
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
+CALM = {"LIVENESS_TIMEOUT": "60"}
+"""No worker may be lost: the tests expect the very attempts that a promotion leaves."""
 IN_AN_HOUR = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 # Each attempt holds a lock while it runs, so a second one that runs at the same time is written down.
 SCRIPT = """exec 9>>"{folder}/{name}.lock"
@@ -27,7 +29,7 @@ def plane(tmp_path):
         services.Postgresql() as primary,
         services.Standby(primary) as standby,
         Proxy(primary.url) as address,
-        fleet(tmp_path, DATABASE_URL=address.url, JOBS_RUNNER_HEARTBEAT_INTERVAL="1") as running,
+        fleet(tmp_path, DATABASE_URL=address.url, JOBS_RUNNER_HEARTBEAT_INTERVAL="1", **CALM) as running,
     ):
         running.primary, running.standby, running.address = primary, standby, address
         running.migrate()

@@ -5,7 +5,9 @@ at which the control plane gave the job away is in the database. The margin betw
 """
 
 import signal
+import threading
 import time
+from contextlib import contextmanager
 
 import psutil
 import psycopg
@@ -78,40 +80,77 @@ def last_line(record):
     return float(record.read_text().split()[-1])
 
 
+@contextmanager
+def stalls():
+    """Yield a list of the moments at which this process could not run for longer than a reaper may be late."""
+    found, over = [], threading.Event()
+
+    def watch():
+        last = time.time()
+        while not over.wait(0.05):
+            now = time.time()
+            if now - last > 0.2:
+                found.append(now)
+            last = now
+
+    witness = threading.Thread(target=watch)
+    witness.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        witness.join(60)
+
+
+def assert_in_time(measure):
+    """Fail if the margin in seconds that `measure(number)` returns is below 0.
+
+    Measure again if the machine stood still, because the process that stops the code may then be late as well.
+    """
+    for number in range(5):
+        with stalls() as found:
+            margin = measure(number)
+        if margin > 0 or not found:
+            break
+    assert margin > 0, f"the code stopped {-margin:.2f} s too late"
+
+
 @pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
 def test_jobs_of_a_frozen_worker_stop_before_they_are_given_away(running, working, strategy):
-    name = f"frozen-{strategy.lower()}"
-    record, job = working(name, strategy)
-    agent = running.processes[name]
-    frozen_at = time.time()
-    freeze(agent)
-    given = eventually(lambda: given_away_at(running, job), why="the job is given away")
-    stopped = last_line(record)
-    # The agent cannot stop the code, so the reaper does it a moment later.
-    assert stopped - frozen_at < FENCE[strategy] + 0.1 * TIMEOUT
-    margin = given - stopped
-    assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
-    while time.time() - frozen_at < 3 * TIMEOUT:
-        time.sleep(0.1)  # the length of the freeze
-    assert last_line(record) == stopped
-    thaw(agent)
-    assert agent.wait(60) != 0
-    assert last_line(record) == stopped
+    def measure(number):
+        name = f"frozen-{number}-{strategy.lower()}"
+        record, job = working(name, strategy)
+        agent = running.processes[name]
+        frozen_at = time.time()
+        freeze(agent)
+        given = eventually(lambda: given_away_at(running, job), why="the job is given away")
+        while time.time() - frozen_at < 3 * TIMEOUT:
+            time.sleep(0.1)  # the length of the freeze
+        stopped = last_line(record)
+        thaw(agent)
+        assert agent.wait(60) != 0
+        assert last_line(record) == stopped
+        # The agent cannot stop the code, so the reaper does it a moment later.
+        return min(given, frozen_at + FENCE[strategy] + 0.1 * TIMEOUT) - stopped
+
+    assert_in_time(measure)
 
 
 @pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
 def test_frozen_while_it_terminates_its_jobs_stop_before_they_are_given_away(running, working, strategy):
-    name = f"terminating-{strategy.lower()}"
-    record, job = working(name, strategy, "--grace", "6")  # the grace period is longer than the time until the freeze
-    agent = running.processes[name]
-    agent.send_signal(signal.SIGTERM)
-    eventually(lambda: state_of(running, name) == "TERMINATING", why="it says so")
-    freeze(agent)
-    given = eventually(lambda: given_away_at(running, job), why="the job is given away")
-    margin = given - last_line(record)
-    thaw(agent)
-    agent.wait(60)
-    assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
+    def measure(number):
+        name = f"terminating-{number}-{strategy.lower()}"
+        record, job = working(name, strategy, "--grace", "6")  # longer than the time until the freeze
+        agent = running.processes[name]
+        agent.send_signal(signal.SIGTERM)
+        eventually(lambda: state_of(running, name) == "TERMINATING", why="it says so")
+        freeze(agent)
+        given = eventually(lambda: given_away_at(running, job), why="the job is given away")
+        thaw(agent)
+        agent.wait(60)
+        return given - last_line(record)
+
+    assert_in_time(measure)
 
 
 def test_a_job_taken_from_a_live_worker_begins_elsewhere_after_its_code_stopped(running):
@@ -145,6 +184,8 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
             lambda: len(connection.execute(heard_long_enough, [names]).fetchall()) == len(names),
             why="they were heard for longer than their timeout, so they count",
         )
+    for name in names:  # all at once: one that is silent alone for longer would be lost before the brake engages
+        running.processes[name].send_signal(signal.SIGSTOP)
     for name in names:
         freeze(running.processes[name])
     frozen_at = time.time()
@@ -185,11 +226,11 @@ def test_under_never_jobs_of_a_frozen_worker_are_not_given_away(running, working
 
 
 def test_a_freeze_shorter_than_the_fence_costs_no_work(running, working):
-    record, job = working("nap", AT_ONCE)
+    record, job = working("nap", AT_ONCE, "--timeout", "30")  # so that its fence is far away
     agent = running.processes["nap"]
     freeze(agent)
     began = time.time()
-    while time.time() - began < FENCE[AT_ONCE] * 0.5:
+    while time.time() - began < TIMEOUT:
         time.sleep(0.05)
     thaw(agent)
     woke = time.time()

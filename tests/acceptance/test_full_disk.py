@@ -16,6 +16,8 @@ from tests.support.processes import eventually, fleet
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 SIZE = "160m"
+CALM = {"LIVENESS_TIMEOUT": "60"}
+"""The worker may not be lost: its first attempt must end the job."""
 CONFIGURATION = "min_wal_size = 32MB\nmax_wal_size = 48MB\n"
 
 
@@ -43,7 +45,7 @@ def disk():
 
 @pytest.fixture
 def plane(tmp_path, disk):
-    with SmallPostgresql(disk) as database, fleet(tmp_path, DATABASE_URL=database.url) as running:
+    with SmallPostgresql(disk) as database, fleet(tmp_path, DATABASE_URL=database.url, **CALM) as running:
         running.database, running.disk = database, disk
         running.migrate()
         running.api = f"{running.web()}/api/v1"

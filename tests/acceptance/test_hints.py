@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from controlplane.agent.api.hints import WAIT
 from tests.support.processes import Fleet, eventually, fleet
 
 pytestmark = pytest.mark.acceptance
@@ -48,8 +49,9 @@ def test_an_agent_that_polls_hourly_gets_jobs_at_once_and_without_listener(tmp_p
 
 
 def test_a_job_goes_to_the_idle_worker_and_not_to_a_busier_one(tmp_path):
-    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
-        url = one.web()
+    # The idle worker counts also if it beats or claims late, because the machine is busy.
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://", LIVENESS_STALENESS_MULTIPLIER="100") as one:
+        url = one.web(application="tests.support.patient_hints:application")
         token = one.token("client")
 
         def waiter_since(worker: str, job: dict[str, object], state: str) -> None:
@@ -96,12 +98,12 @@ def test_a_web_server_that_ends_answers_waiting_agents_and_they_wait_at_the_next
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         port = int(url.rpartition(":")[2])
+        began = time.monotonic()
         one.agent("worker-1", url, "--poll", NEVER)
         eventually(lambda: waiting_calls(one) == 1, why="the agent waits")
-        began = time.monotonic()
         one.processes["web"].send_signal(signal.SIGTERM)
         one.processes["web"].wait(60)
-        assert time.monotonic() - began < 15, "it did not wait for the call"
+        assert time.monotonic() - began < WAIT, "it did not wait for the call"
         assert waiting_calls(one) == 0
         one.web("web-2", port=port)
         job = submitted(one, url)

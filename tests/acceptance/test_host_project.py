@@ -173,7 +173,7 @@ class Project:
         (site / "__init__.py").write_text("from mysite.celery import app\n")
         for name, text in (("settings.py", SETTINGS), ("urls.py", URLS)):
             (site / name).write_text((site / name).read_text() + text)
-        self.http = urllib3.PoolManager(retries=False, timeout=10)
+        self.http = urllib3.PoolManager(retries=False, timeout=60)
 
     def add_settings(self, text: str) -> None:
         file = self.work / "mysite" / "settings.py"

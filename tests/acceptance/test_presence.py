@@ -60,7 +60,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def own(folder):
     """Start a web server with two processes, an executor with a beat, and another beat."""
-    with fleet(folder, CELERY_BROKER_URL="filesystem://") as own:
+    # Only the killed process may be silent for so long.
+    with fleet(folder, CELERY_BROKER_URL="filesystem://", LIVENESS_TIMEOUT="10") as own:
         own.url = own.web("web", "--workers", "2", "--respawn-failed-workers")
         own.servers = Servers(own.env["DATABASE_URL"])
         yield own

@@ -29,7 +29,7 @@ def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("code")
     (folder / "callables.py").write_text(CALLABLE)
     # CANCEL_TIMEOUT passes long before a frozen worker is lost.
-    timings = {"LIVENESS_TIMEOUT": "60", "JOBS_CANCEL_TIMEOUT": "2", "JOBS_SWEEP_INTERVAL": "1"}
+    timings = {"LIVENESS_TIMEOUT": "60", "JOBS_CANCEL_TIMEOUT": "10", "JOBS_SWEEP_INTERVAL": "1"}
     with fleet(folder, **timings) as running:
         running.url, running.client = running.web(), running.token("client")
         running.executor("executor", "--beat")
@@ -124,9 +124,14 @@ def test_the_job_of_a_frozen_worker_is_cancelled_and_its_code_ends_after_the_tha
 
 
 def test_lines_of_both_streams_keep_their_order_and_a_cut_is_marked(running, job):
+    go = running.folder / "go-on"
+    wait = f"while [ ! -e {go}.%d ]; do sleep 0.05; done"
     one = job(
-        "echo 1; sleep 0.3; echo 2 >&2; sleep 0.3; echo 3; head -c 9000 /dev/zero | tr '\\0' x; echo; seq 5 10050"
+        f"echo 1; {wait % 1}; echo 2 >&2; {wait % 2}; echo 3; head -c 9000 /dev/zero | tr '\\0' x; echo; seq 5 10050"
     )
+    for number in (1, 2):  # each stream has its own pipe, so the order is that in which the agent reads them
+        eventually(lambda number=number: len(one.lines()) == number, why=f"line {number} is seen")
+        (running.folder / f"go-on.{number}").touch()
     assert one.ended()["state"] == "COMPLETED"
     lines = one.lines()
     assert lines[:3] == [("STDOUT", "1"), ("STDERR", "2"), ("STDOUT", "3")]

@@ -11,9 +11,9 @@ from tests.support.processes import eventually, fleet
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 SETTINGS = {
     "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",
-    "JOBS_RUNNING_STALE_AFTER": "3",
+    "JOBS_RUNNING_STALE_AFTER": "12",
     "JOBS_SWEEP_INTERVAL": "0.5",
-    "LIVENESS_TIMEOUT": "20",
+    "LIVENESS_TIMEOUT": "60",
     "LIVENESS_HEARTBEAT_INTERVAL": "0.5",
 }
 HANGING = """

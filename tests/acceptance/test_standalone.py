@@ -157,6 +157,11 @@ def running(processes: list[psutil.Process]) -> list[psutil.Process]:
     return still_running
 
 
+def all_end(processes: list[psutil.Process]) -> None:
+    """Wait until they have ended. The last ones end a moment after their parent."""
+    eventually(lambda: not running(processes), within=20, why=lambda: f"no process is left: {running(processes)}")
+
+
 def registered(one: Standalone, workers: int) -> None:
     eventually(lambda: one.output.count("Worker registered with ID") >= workers, why=one.output)
 
@@ -199,7 +204,7 @@ def test_a_first_run_with_the_demo_leaves_no_process_and_the_next_one_continues(
         eventually(lambda: database.execute(fired).fetchone()[0], why=fired)
         assert first.end(signal.SIGINT) == 0, first.output
         assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]
-    assert running(processes) == []
+    all_end(processes)
 
     second = start("--workers", "1", port=first.port)
     second.wait_for(r"An administrator exists; .*changepassword admin")
@@ -208,7 +213,7 @@ def test_a_first_run_with_the_demo_leaves_no_process_and_the_next_one_continues(
     registered(second, 1)
     processes = second.processes()
     assert second.end(signal.SIGTERM) == 0, second.output
-    assert running(processes) == []
+    all_end(processes)
 
 
 def command_line(process: psutil.Process) -> str:
@@ -356,7 +361,7 @@ def test_a_second_one_is_refused_and_parts_that_are_killed_are_started_again(sta
     registered(one, 2)
     processes = one.processes()
     assert one.end() == 0, one.output
-    assert running(processes) == []
+    all_end(processes)
 
 
 def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_works(start):
@@ -376,7 +381,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_works(start)
     assert postgres.PostgresServer(one.data_dir).pid() == database
     eventually(lambda: not any(map(is_sentinel, running(processes))), why="the worker is reported")
     assert second.end() == 0, second.output
-    assert running(processes) == []
+    all_end(processes)
 
 
 def is_sentinel(process: psutil.Process) -> bool:

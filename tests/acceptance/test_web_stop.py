@@ -4,22 +4,20 @@ import socket
 import threading
 import time
 import uuid
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 import urllib3
 
-from controlplane.standalone.parts import web_part
+from controlplane.standalone.parts import SERVING
 from tests.support.processes import eventually, fleet
 
 pytestmark = pytest.mark.acceptance
-COMMAND = web_part("127.0.0.1", 1, Path()).command
-KILL_TIMEOUT = COMMAND[COMMAND.index("--workers-kill-timeout") :][:2]
-"""Option of `standalone` after whose seconds granian kills its worker process."""
-
-
+HEADER_TIMEOUT = int(SERVING[SERVING.index("--http1-header-read-timeout") + 1]) / 1000
+"""Seconds for which granian waits for an idle connection that nobody closes."""
+KILL_TIMEOUT = HEADER_TIMEOUT + 5
+"""Seconds after which granian kills its worker process. The calls would keep it for longer."""
 PROBE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -32,7 +30,7 @@ def connect(url: str, sent: bytes = b"") -> socket.socket:
 
 def test_the_web_server_ends_promptly_while_calls_wait_and_idle_connections_are_open(tmp_path):
     with fleet(tmp_path) as running:
-        url = running.web("web", *KILL_TIMEOUT)
+        url = running.web("web", "--workers-kill-timeout", f"{KILL_TIMEOUT:g}")
         body = {"type": "WORKER", "name": "idle", "instance_id": str(uuid.uuid4()), "tags": ["script"]}
         server = running.call("POST", f"{url}/api/v1/servers", running.token("worker"), {**body, "max_concurrent": 1})
         running.call("POST", f"{url}/api/v1/servers/{server['id']}/heartbeat", server["token"], {"state": "RUNNING"})
@@ -50,6 +48,7 @@ def test_the_web_server_ends_promptly_while_calls_wait_and_idle_connections_are_
         ]
         for call in calls:
             call.start()
+        opened = time.monotonic()
         silent = [connect(url) for _ in range(5)]
         kept_alive = [connect(url, PROBE) for _ in range(20)]
         assert all(one.recv(1000).startswith(b"HTTP/1.1 200") for one in kept_alive)
@@ -57,12 +56,12 @@ def test_the_web_server_ends_promptly_while_calls_wait_and_idle_connections_are_
         time.sleep(1)  # the calls wait by now
         assert not answers
 
-        process, began = running.processes["web"], time.monotonic()
+        process = running.processes["web"]
         process.terminate()
         assert process.wait(30) == 0
-        took = time.monotonic() - began
+        took = time.monotonic() - opened
         assert "refused to gracefully stop" not in (tmp_path / "web.log").read_text()
-        assert took < float(KILL_TIMEOUT[1])
+        assert took < HEADER_TIMEOUT
         for call in calls:
             call.join(10)
         assert {name: answer.status for name, answer in answers.items()} == {"hint": 200, "job": 200}

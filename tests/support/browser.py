@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support import services
 from tests.support.processes import Fleet, fleet
@@ -22,6 +22,16 @@ User.objects.create_superuser("ann", password="secret")
 viewer = User.objects.create_user("vic", password="secret", is_staff=True)
 viewer.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
 """
+WITHIN = 60_000
+"""Milliseconds that the browser waits for what a test expects. A step on a slow machine may take seconds."""
+SETTINGS = {
+    # The timeout leaves time for polls between overdue and DISCONNECTED.
+    "LIVENESS_TIMEOUT": "10",
+    # With fewer threads a few slow calls at once are refused, and the browser reports that as an error.
+    "DATABASE_POOL_SIZE": "10",
+    "WEB_THREADS": "8",
+}
+expect.set_options(timeout=WITHIN)  # pages have a default of their own
 
 
 def script(command: str) -> dict[str, Any]:
@@ -46,8 +56,9 @@ class Site:
         """Return a page in a new browser session of `user`. Errors of the browser are recorded."""
         kept = self.signed_in.get(user)
         standard = {"viewport": {"width": 1280, "height": 900}, "storage_state": kept}
-        page = self.browser.new_context(**{**standard, **options}).new_page()
-        page.set_default_timeout(60_000)
+        context = self.browser.new_context(**{**standard, **options})
+        context.set_default_timeout(WITHIN)
+        page = context.new_page()
         page.on(
             "console", lambda message: self.complain(message.text) if message.type in ("error", "warning") else None
         )
@@ -151,11 +162,7 @@ def findings(page: Page, *rules: str) -> list[str]:
 def site(folder: Path) -> Iterator[Site]:
     """Yield a control plane with a web server and an executor, but no worker."""
     chromium = services.program("chromium")
-    # Leave time for one or two polls between overdue and DISCONNECTED.
-    with (
-        fleet(folder, LIVENESS_TIMEOUT="6") as running,
-        sync_playwright() as playwright,
-    ):
+    with fleet(folder, **SETTINGS) as running, sync_playwright() as playwright:
         running.run("manage.py", "shell", "--command", MAKE_USERS)
         url = running.web()
         running.executor("executor", "--beat")

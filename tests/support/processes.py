@@ -26,7 +26,7 @@ WITHOUT_RICH = str(ROOT / "tests/support/without_rich")
 SHORT = {
     "LIVENESS_INTERVAL": "0.5",
     "LIVENESS_HEARTBEAT_INTERVAL": "0.5",
-    "LIVENESS_TIMEOUT": "2",
+    "LIVENESS_TIMEOUT": "6",  # more than one step may take on a slow machine, so that no living server is lost
     "LIVENESS_INITIAL_DELAY": "1",
     "LIVENESS_TERMINATION_GRACE_PERIOD": "1",
     "JOBS_SWEEP_INTERVAL": "2",
@@ -43,13 +43,22 @@ call_command("migrate", verbosity=0)
 print(json.dumps({role: tokens.create_token(f"acceptance {role}", role) for role in Role.values}))
 """
 NUMBERS = count(1)
+BLOCK = 12_000 + 1_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 20)
+"""First of the 1000 ports of this test process. All are below 32768, where Linux gives connections their ports."""
+PLACES = count(os.getpid())  # another test run on this machine begins at another place of the block
+BUSY = (b'"overloaded"', b'"too_many_calls"')
+"""Codes of calls that changed nothing, because the control plane was busy for longer than a call waits."""
 T = TypeVar("T")
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Return a port that no other test process returns. A port of the system could be taken before its server binds."""
+    for place in PLACES:
+        port = BLOCK + place % 1_000
+        with suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError
 
 
 def eventually(what: Callable[[], T], *, within: float = 120, why: str | Callable[[], object] = "") -> T:
@@ -149,7 +158,7 @@ class Fleet:
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.tokens = tokens
-        self.http = urllib3.PoolManager(retries=False, timeout=10)
+        self.http = urllib3.PoolManager(retries=False, timeout=60)
 
     def run(self, *command: str) -> str:
         """Run a command to its end and return its output."""
@@ -175,12 +184,18 @@ class Fleet:
             )
         return self.processes[name]
 
-    def web(self, name: str = "web", *options: str, port: int | None = None, is_awaited: bool = True) -> str:
+    def web(
+        self,
+        name: str = "web",
+        *options: str,
+        port: int | None = None,
+        is_awaited: bool = True,
+        application: str = "controlplane.web:application",
+    ) -> str:
         """Start a web server and return its URL. Wait until it answers, unless `is_awaited` is False."""
         port = port or free_port()
         self.start(
-            name, "-m", "granian", *SERVING, "--host", "127.0.0.1", "--port", str(port), *options,
-            "controlplane.web:application",
+            name, "-m", "granian", *SERVING, "--host", "127.0.0.1", "--port", str(port), *options, application,
         )  # fmt: skip
         url = f"http://127.0.0.1:{port}"
         if is_awaited:
@@ -228,12 +243,19 @@ class Fleet:
 
     def answers(self, url: str) -> bool:
         try:
-            return self.http.request("GET", url).status == 200
+            return self.http.request("GET", url, timeout=10).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
-    def call(self, method: str, url: str, token: str, body: Any = None) -> Any:
-        answer = self.http.request(method, url, json=body, headers={"Authorization": f"Bearer {token}"})
+    def call(self, method: str, url: str, token: str, body: Any = None, *, is_patient: bool = True) -> Any:
+        """Call the API. Repeat a call that was refused because the control plane is busy, if `is_patient`."""
+
+        def answered() -> Any:
+            answer = self.http.request(method, url, json=body, headers={"Authorization": f"Bearer {token}"})
+            is_busy = answer.status in (429, 503) and any(code in answer.data for code in BUSY)
+            return None if is_busy and is_patient else answer
+
+        answer = eventually(answered, why="the control plane is not busy")
         assert answer.status < 300, answer.data
         return answer.json()
 

@@ -116,6 +116,13 @@ class ControlPlane:
         with self.lock:
             return sum(name == call for name, _ in self.calls)
 
+    def lower_fence(self, seconds: float) -> None:
+        """Lower the fence, and wait until the agent knows it. At first it must be long, so that its code can begin."""
+        with self.lock:
+            self.fence_after = seconds
+            beats = self.count("heartbeat")
+        eventually(lambda: self.count("heartbeat") > beats + 2, "the agent knows the fence")
+
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         call = path.rpartition("/")[2].partition("?")[0]
         with self.lock:

@@ -133,7 +133,7 @@ class Stress:
         url = f"http://127.0.0.1:{random.choice(self.ports)}/api/v1{path}"
         headers["Authorization"] = f"Bearer {self.running.token(role)}"
         try:
-            answer = self.running.http.request(method, url, json=body, headers=headers)
+            answer = self.running.http.request(method, url, json=body, headers=headers, timeout=10)
         except urllib3.exceptions.HTTPError:
             return 0, None
         read = answer.json() if answer.data else None

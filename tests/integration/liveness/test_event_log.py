@@ -5,7 +5,6 @@ from io import StringIO
 
 import psycopg
 import pytest
-from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
@@ -13,6 +12,7 @@ from liveness.models import ServerEvent
 from liveness.services import maintenance, operations, tokens
 from liveness.sql import sql
 from tests.support.clock import Clock
+from tests.support.connecting import place
 from tests.support.http import Caller
 from tests.support.processes import eventually
 
@@ -115,13 +115,6 @@ def test_an_event_is_held_back_if_the_start_of_a_transaction_is_not_visible(comm
             assert at < ServerEvent.objects.get(subject_name="before-0").at
         finally:
             cursor.execute("reset role; drop owned by reader; drop role reader")
-
-
-def place():
-    """Return the connection parameters of the tests' database, to open another connection."""
-    given = {**settings.DATABASES["default"], **connection.settings_dict}
-    names = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
-    return {name: given[key] for name, key in names.items() if given[key]}
 
 
 def test_a_command_writes_it_as_lines_of_json(db):

@@ -1,11 +1,11 @@
 """Day partitions of heartbeats: how they are made ahead, dropped by their bounds, and emptied by day."""
 
-import os
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from statistics import median
 
 import psycopg
 import pytest
@@ -20,6 +20,7 @@ from liveness.models import AttemptHeartbeat, Heartbeat
 from liveness.services import partitions
 from liveness.services.partitions import AHEAD, ATTEMPTS, SERVERS, TABLES
 from tests.support.clock import Clock
+from tests.support.connecting import place
 
 DAY = 86400
 LONGEST_WAIT = 0.1
@@ -231,6 +232,12 @@ def test_heartbeats_and_claims_go_on_while_a_drop_waits_for_a_reader(
     heartbeat("2020-02-02 00:30Z")
     waits, over = [], []
 
+    def work():
+        began = time.monotonic()
+        assert one.beat().status_code == 200
+        assert one.claim() == []
+        return time.monotonic() - began
+
     def drop():
         try:
             with pytest.raises(partitions.TableInUse):
@@ -239,18 +246,16 @@ def test_heartbeats_and_claims_go_on_while_a_drop_waits_for_a_reader(
             over.append(True)
             connection.close()
 
-    with psycopg.connect(os.environ["DATABASE_URL"], dbname=connection.settings_dict["NAME"]) as reader:
+    usual = median(work() for _ in range(20))  # on this machine
+    with psycopg.connect(**place()) as reader:
         reader.execute(f"select count(*) from {table}")  # noqa: S608 - a transaction that stays open, like a dump
         with ThreadPoolExecutor(1) as pool:
             dropped = pool.submit(drop)
             while not over:
-                began = time.monotonic()
-                assert one.beat().status_code == 200
-                assert one.claim() == []
-                waits.append(time.monotonic() - began)
+                waits.append(work())
             dropped.result(60)
         assert partitions.is_partition(SERVERS, "old_day")
-    assert sorted(waits)[len(waits) // 2] < LONGEST_WAIT
+    assert median(waits) < usual + LONGEST_WAIT
     assert partitions.drop_partition(SERVERS, "old_day")
 
 
@@ -260,7 +265,7 @@ def test_a_table_in_use_is_left_to_the_next_run(partitions_as_before, monkeypatc
     heartbeat("2020-02-02 00:30Z")
     some = uuid.uuid4()
     AttemptHeartbeat.objects.create(server_id=some, attempt_id=some, role="runner", at="2020-02-02 00:30Z")
-    with psycopg.connect(os.environ["DATABASE_URL"], dbname=connection.settings_dict["NAME"]) as reader:
+    with psycopg.connect(**place()) as reader:
         reader.execute("select count(*) from old_day")
         prune_old_rows()
         assert partitions.is_partition(SERVERS, "old_day")

@@ -115,9 +115,9 @@ def test_an_unreachable_control_plane_gets_the_completions_later(plane, agent, t
 
 
 def test_the_fence_kills_and_is_reported_later(plane, agent, tmp_path):
-    plane.fence_after = 0.6
     agent()
     attempt, processes = napping(plane, tmp_path / "pids")
+    plane.lower_fence(0.6)
     plane.down = True
     eventually(lambda: gone(processes))
     plane.down = False
@@ -129,10 +129,10 @@ def test_the_fence_kills_and_is_reported_later(plane, agent, tmp_path):
 
 
 def test_the_fence_holds_while_a_heartbeat_hangs(plane, agent, tmp_path):
-    plane.fence_after = 0.6
     plane.config["timeout_seconds"] = 60.0  # so the call may hang for long
     agent()
     attempt, processes = napping(plane, tmp_path / "pids")
+    plane.lower_fence(0.6)
     hang = True
 
     def heartbeat(_):
@@ -143,15 +143,15 @@ def test_the_fence_holds_while_a_heartbeat_hangs(plane, agent, tmp_path):
             plane.lock.acquire()
 
     plane.script["heartbeat"] = heartbeat
-    eventually(lambda: gone(processes), within=5)
+    eventually(lambda: gone(processes), within=9)  # the agent gives the call up after 10 s
     hang = False
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
 
 
 def test_a_stopped_agent_cannot_keep_its_jobs_past_the_fence(plane, agent, tmp_path):
-    plane.fence_after = 0.8
     worker = agent()
     attempt, processes = napping(plane, tmp_path / "pids")
+    plane.lower_fence(0.8)
     worker.process.send_signal(signal.SIGSTOP)
     eventually(lambda: gone(processes))  # by the reaper
     worker.process.send_signal(signal.SIGCONT)
@@ -160,13 +160,13 @@ def test_a_stopped_agent_cannot_keep_its_jobs_past_the_fence(plane, agent, tmp_p
 
 
 def test_an_agent_that_was_stopped_and_continues_fences_itself(plane, agent, tmp_path):
-    plane.fence_after = 0.8
     worker = agent()
     attempt, processes = napping(plane, tmp_path / "pids")
     reaper = reaper_of(worker.process.pid)
+    plane.lower_fence(3)
     os.kill(reaper, signal.SIGSTOP)
     worker.process.send_signal(signal.SIGSTOP)
-    time.sleep(1.0)  # past the fence, while nobody can act on it
+    time.sleep(3.3)  # past the fence, while nobody can act on it
     assert all(alive(pid) for pid in processes)
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"

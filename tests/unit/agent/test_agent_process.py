@@ -276,10 +276,12 @@ def test_an_error_before_the_end_of_a_drain_is_failed_and_a_kill_by_the_drain_is
     agent()
     for name in attempts:
         eventually((tmp_path / f"go.{name}").exists)
-    plane.heartbeat["drain"] = {"deadline": (datetime.now(UTC) + timedelta(seconds=2)).isoformat()}
+    plane.heartbeat["drain"] = {"deadline": (datetime.now(UTC) + timedelta(seconds=30)).isoformat()}
     beats = plane.count("heartbeat")
     eventually(lambda: plane.count("heartbeat") > beats + 1)  # it knows about the drain
     go.touch()
+    eventually(lambda: plane.final(attempts["own"]))
+    plane.heartbeat["drain"] = {"deadline": datetime.now(UTC).isoformat()}
     finals = {name: eventually(lambda id=id: plane.final(id)) for name, id in attempts.items()}
     assert (finals["own"]["event"], finals["own"]["error"]["code"]) == ("FAILED", "EXIT_3")
     assert (finals["interrupted"]["event"], finals["interrupted"]["reason"]) == ("RELEASED", "drain_deadline")

@@ -231,10 +231,11 @@ def test_podman_starts_in_the_folder_of_the_attempt_where_it_notes_killed_code(t
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_an_agent_that_is_dead_or_stopped_keeps_no_container_past_its_fence(plane, agent, containers, number):
-    plane.fence_after = 2.0 if number == signal.SIGSTOP else 60.0
     attempt = plane.submit({**SCRIPT, "command": "sleep 1000"})
     worker = start(agent)
     eventually(lambda: containers() == [f"controlplane-{attempt}"])
+    if number == signal.SIGSTOP:
+        plane.lower_fence(2)
     worker.process.send_signal(number)
     eventually(lambda: containers() == [])
 

@@ -138,7 +138,7 @@ def test_an_error_ends_only_its_own_attempt(plane, looped):
 def test_cancel_and_timeout_raise_in_the_coroutine(plane, looped, tmp_path, reason):
     looped()
     first = output(plane, "pid")
-    attempt = submit(plane, "wait", str(tmp_path / "begun"), timeout=1.0 if reason == "timeout" else None)
+    attempt = submit(plane, "wait", str(tmp_path / "begun"), timeout=5 if reason == "timeout" else None)
     eventually((tmp_path / "begun").exists)
     if reason == "cancel":
         plane.heartbeat["cancel"] = [attempt]
@@ -211,11 +211,11 @@ def test_a_changed_source_file_replaces_the_process(plane, looped, tmp_path):
 
 
 def test_the_fence_kills_all_coroutines(plane, looped, tmp_path):
-    plane.fence_after = 1.0
     looped()
     pid = output(plane, "pid")
     submit(plane, "refuse_to_end", str(tmp_path / "begun"))
     eventually((tmp_path / "begun").exists)
+    plane.lower_fence(1)
     plane.down = True
     eventually(lambda: not alive(pid))
 

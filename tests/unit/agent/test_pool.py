@@ -300,7 +300,7 @@ def test_cancel_and_timeout_kill_the_pool_process_with_everything_below_it(plane
     plane.heartbeat["cancel"] = [cancelled]
     assert eventually(lambda: plane.final(cancelled))["event"] == "CANCELLED"
     assert not any(map(alive, pids))
-    late = call(plane, "hang", str(tmp_path / "late"), timeout=1.0)
+    late = call(plane, "hang", str(tmp_path / "late"), timeout=5)
     assert late["error"]["code"] == "STEP_TIMEOUT"
     assert not any(map(alive, hanging(tmp_path / "late")))
     assert output(plane, "where")["pid"] not in pids
@@ -351,10 +351,10 @@ def test_nothing_of_a_pool_process_outlives_its_agent(plane, pooled, tmp_path, v
 
 
 def test_the_fence_kills_pool_processes(plane, pooled, tmp_path):
-    plane.fence_after = 1.0
     pooled()
     submit(plane, "hang", str(tmp_path / "pids"))
     pids = hanging(tmp_path / "pids")
+    plane.lower_fence(1)
     plane.down = True
     eventually(lambda: not any(map(alive, pids)))
 

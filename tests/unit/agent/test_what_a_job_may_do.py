@@ -100,7 +100,7 @@ def test_a_result_is_read_up_to_a_limit():
 
 def test_code_that_escapes_by_setsid_nohup_or_a_double_fork_ends_with_the_timeout(plane, agent, tmp_path):
     agent()
-    attempt = plane.submit(f"{escaping(tmp_path / 'pids')}; wait", timeout=2)
+    attempt = plane.submit(f"{escaping(tmp_path / 'pids')}; wait", timeout=5)
     pids = escaped(tmp_path / "pids")
     assert eventually(lambda: plane.final(attempt))["error"]["code"] == "STEP_TIMEOUT"
     assert gone(pids)
@@ -129,10 +129,10 @@ def test_it_ends_with_the_cancellation_and_when_the_job_is_taken_away(plane, age
 
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_it_ends_at_the_fence_of_an_agent_that_is_cut_off_or_frozen(plane, agent, tmp_path, is_frozen):
-    plane.fence_after = 1.5
     worker = agent()
     plane.submit(f"{escaping(tmp_path / 'pids')}; wait")
     pids = escaped(tmp_path / "pids")
+    plane.lower_fence(1.5)
     plane.down = True
     if is_frozen:
         worker.process.send_signal(signal.SIGSTOP)
