@@ -74,11 +74,11 @@ def test_early_acknowledged_tasks_of_a_killed_worker_run_elsewhere_once(fleet, p
     for name, options in (("running", {}), ("later", {"countdown": LONG})):
         fleet.send("work", name, UNTIL_RELEASED if name == "running" else 0, id=name, compression="gzip", **options)
     fleet.begun("running")
-    fleet.worker("living")
-    fleet.ready("living")
-    registered(plane, "living")
     eventually(lambda: copies_of(fleet, plane, "victim") == 2, why="copies of both are kept")
     fleet.kill("victim", heart=heart)
+    if heart:
+        plane.judge_soon("victim")
+    fleet.worker("living")
     fleet.begun("running", 2)
     fleet.release("running")
     ended(fleet, "running", "later")

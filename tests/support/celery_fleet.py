@@ -176,6 +176,16 @@ def registered(plane: CeleryPlane, *names: str) -> None:
         eventually(lambda name=name: plane.beats_of(name) > 1, why=f"{name} beats")
 
 
+def judged_soon(plane: CeleryPlane, *names: str) -> None:
+    """Judge these workers by the short timeout from now on. Wait until their hearts know the short fence."""
+    for name in names:
+        plane.judge_soon(name)
+        server = plane.server(f"{name}@host")
+        # The second heartbeat starts after the answer to the first one was read.
+        enough = server["beats"] + 2
+        eventually(lambda server=server, enough=enough: server["beats"] >= enough, why=f"{name} beats")
+
+
 def ended(fleet: CeleryFleet, *names: str, within: float = 120) -> None:
     """Wait until the tasks with these names have ended."""
     eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
