@@ -98,7 +98,7 @@ class CeleryFleet:
 
     def ready(self, *names: str) -> None:
         for name in names:
-            eventually(lambda name=name: " ready." in self.log(name), within=60, why=f"{name} is ready")
+            eventually(lambda name=name: " ready." in self.log(name), within=240, why=f"{name} is ready")
 
     def send(self, task: str, *args: Any, id: str | None = None, **options: Any) -> Any:
         return Sent(self.app, self.app.send_task(f"tests.support.celery_app.{task}", args, task_id=id, **options).id)
