@@ -124,7 +124,7 @@ def end_badly(kind):
     raise ENDS[kind]("of its own")
 
 
-@app.task(time_limit=1, acks_on_failure_or_timeout=False)
+@app.task(time_limit=3, acks_on_failure_or_timeout=False)
 def too_long(name):
     note(name, "start")
     time.sleep(600)
