@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.celery_fleet import CeleryFleet, celery_fleet
-from tests.support.celery_plane import TIMEOUT, CeleryPlane
+from tests.support.celery_plane import CeleryPlane
 from tests.support.processes import Fleet
 from tests.support.services import Redis
 
@@ -36,12 +36,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture
-def plane(request: pytest.FixtureRequest) -> Iterator[CeleryPlane]:
-    """Start the stand-in control plane for Celery workers; the parameter is its timeout.
+def plane() -> Iterator[CeleryPlane]:
+    """Start the stand-in control plane for Celery workers.
 
     A module that needs a real control plane has its own fixture of this name.
     """
-    plane = CeleryPlane(getattr(request, "param", TIMEOUT))
+    plane = CeleryPlane()
     yield plane
     plane.close()
 

@@ -44,6 +44,7 @@ def test_a_worker_needs_only_the_documented_rights(fleet, plane, administrator):
     first = fleet.begun("running")
     name = next(name for name, process in fleet.processes.items() if process.pid == os.getpgid(first.pid))
     fleet.kill(name, heart=True)
+    plane.judge_soon(name)
     fleet.begun("running", 2)
     fleet.release("running")
     ended(fleet, "running")

@@ -1,6 +1,6 @@
 """Deaths of protected Celery workers on a real Redis: no message is lost, and no task runs twice at once.
 
-Beside them is a stand-in control plane, whose timeout is 3 s.
+Beside them is a stand-in control plane. Its timeout is long, except for workers whose silence a test waits for.
 """
 
 import os
@@ -10,15 +10,13 @@ import time
 import psutil
 import pytest
 
-from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, last_line, registered
-from tests.support.celery_plane import TIMEOUT, CeleryPlane
+from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, judged_soon, last_line, registered
+from tests.support.celery_plane import LONG_TIMEOUT, TIMEOUT, CeleryPlane
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-LONG_TIMEOUT = 60.0  # seconds, so that no worker of a slow machine is lost
 
 
-@pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_tasks_of_a_killed_worker_run_elsewhere_within_seconds(fleet, plane, pool):
     fleet.worker("victim", pool=pool)
@@ -29,14 +27,12 @@ def test_tasks_of_a_killed_worker_run_elsewhere_within_seconds(fleet, plane, poo
     fleet.begun("running")
     eventually(lambda: fleet.unacked() == 3 or pool == "solo", why="the others are prefetched")
     registered(plane, "victim")
-    began_at = time.time()
     fleet.worker("living", pool=pool)
     fleet.ready("living")
     killed_at = time.time()
     fleet.kill("victim")
     second = fleet.begun("running", 2)
-    # Sooner than a worker starts, where that takes this machine long; far before any timeout.
-    assert second.at - killed_at < max(TIMEOUT, killed_at - began_at)
+    assert second.at - killed_at < LONG_TIMEOUT / 2, "long before any timeout"
     fleet.release("running")
     ended(fleet, *names)
     eventually(lambda: fleet.unacked() == 0, why="all is acknowledged")
@@ -53,6 +49,7 @@ def test_the_next_worker_rescues_tasks_of_a_lost_host(fleet, plane):
     first = fleet.begun("running")
     fleet.kill("victim", heart=True)
     died_at = time.time()
+    plane.judge_soon("victim")
     stopped = last_line(fleet, "running", first.pid)
     fleet.worker("next")
     second = fleet.begun("running", 2)
@@ -65,6 +62,8 @@ def test_the_next_worker_rescues_tasks_of_a_lost_host(fleet, plane):
 
 def test_messages_of_a_worker_that_never_registered_return(fleet, plane):
     plane.down = True
+    # Only the broker permits the tasks now. A slow machine may keep the hearts from asking it for some seconds.
+    fleet.env["CONTROLPLANE_CELERY_CONDEMNED_FOR"] = "60"
     fleet.worker("victim")
     fleet.ready("victim")  # although nobody answers
     fleet.send("work", "running", UNTIL_RELEASED)
@@ -90,6 +89,7 @@ def test_a_frozen_host_is_replaced_and_stops_at_once_when_it_wakes(fleet, plane,
     fleet.send("work", "running", UNTIL_RELEASED)
     first = fleet.begun("running")
     name, other = ("victim", "living") if group(fleet, "victim") == os.getpgid(first.pid) else ("living", "victim")
+    judged_soon(plane, name)
     heart = fleet.heart_of(name)
     os.kill(heart, signal.SIGSTOP)
     fleet.kill(name, signal.SIGSTOP)
@@ -117,6 +117,7 @@ def test_children_of_a_frozen_main_process_stop_before_the_task_runs_elsewhere(f
     first = fleet.begun("running")
     fleet.worker("living")
     fleet.ready("living")
+    judged_soon(plane, "victim")
     os.kill(fleet.processes["victim"].pid, signal.SIGSTOP)
     second = fleet.begun("running", 2)
     assert last_line(fleet, "running", first.pid) < second.at, "it ran in two places"
@@ -124,16 +125,18 @@ def test_children_of_a_frozen_main_process_stop_before_the_task_runs_elsewhere(f
 
 
 def test_no_task_is_killed_while_the_control_plane_is_away(fleet, plane):
+    fleet.env["CONTROLPLANE_CELERY_CONDEMNED_FOR"] = "6"  # as long as a heart may fail to ask the broker
     fleet.worker("one")
     fleet.worker("two")
     fleet.ready("one", "two")
     registered(plane, "one", "two")
-    length = 3 * TIMEOUT
+    judged_soon(plane, "one", "two")
+    length = 4 * TIMEOUT  # longer than each of the two permissions without a new answer
     for name in ("a", "b"):
         fleet.send("work", name, length)
     fleet.begun("a")
     plane.down = True
-    ended(fleet, "a", "b", within=length + 40)
+    ended(fleet, "a", "b")
     assert fleet.count("start") == {"a": 1, "b": 1}
     assert all(process.poll() is None for process in fleet.processes.values())
 
@@ -144,10 +147,11 @@ def test_tasks_stop_while_control_plane_and_broker_are_away_and_run_again(fleet,
     registered(plane, "one")
     fleet.send("work", "running", UNTIL_RELEASED)
     first = fleet.begun("running")
+    judged_soon(plane, "one")
     redis_server.server.send_signal(signal.SIGSTOP)
     try:
         plane.down = True
-        assert fleet.processes["one"].wait(40) == -signal.SIGKILL
+        assert fleet.processes["one"].wait(120) == -signal.SIGKILL
     finally:
         redis_server.server.send_signal(signal.SIGCONT)
     stopped = last_line(fleet, "running", first.pid)
@@ -157,13 +161,10 @@ def test_tasks_stop_while_control_plane_and_broker_are_away_and_run_again(fleet,
     assert last_line(fleet, "running", first.pid) == stopped
 
 
-@pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
 def test_a_heart_that_dies_is_replaced_while_its_worker_continues(fleet, plane):
-    began_at = time.monotonic()
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    took = time.monotonic() - began_at
     fleet.send("work", "running", UNTIL_RELEASED)
     fleet.begun("running")
     heart = fleet.heart_of("one")
@@ -171,14 +172,12 @@ def test_a_heart_that_dies_is_replaced_while_its_worker_continues(fleet, plane):
     died_at, known = time.monotonic(), plane.server("one@host")["beats"]
     eventually(lambda: "starting another" in fleet.log("one"), why="another heart")
     eventually(lambda: plane.server("one@host")["beats"] > known + 2, why="the same server beats on")
-    # Sooner than a worker starts and beats, where that takes this machine long.
-    assert time.monotonic() - died_at < max(TIMEOUT, took)
+    assert time.monotonic() - died_at < LONG_TIMEOUT / 2, "long before any timeout"
     fleet.release("running")
     ended(fleet, "running")
     assert len(plane.servers) == 1 and fleet.count("start") == {"running": 1}
 
 
-@pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
 def test_the_next_heart_reports_ends_that_a_killed_heart_did_not_report(fleet, plane):
     """One task completes. The other kills its process, and is quarantined. Then the heart is killed."""
     fleet.env["CONTROLPLANE_CELERY_MAX_RESUBMISSIONS"] = "0"
@@ -212,21 +211,24 @@ def test_a_process_that_a_task_started_ends_with_its_worker(fleet, plane):
 
 
 def test_code_that_holds_the_interpreter_does_not_stop_the_heartbeats(fleet, plane):
-    began, length = time.monotonic(), 16
+    began, length = time.process_time(), 16
     import re
 
-    while (took := time.monotonic() - began) < 0.2:  # as long as it takes here to run for 3 timeouts
-        began = time.monotonic()
+    while (took := time.process_time() - began) < 0.2:  # as long as it takes here to run for many heartbeats
+        began = time.process_time()
         length += 1
         re.match(r"(a+)+$", "a" * length + "b")
-    while took < 2.5 * TIMEOUT:
+    while took < 7.5:
         took, length = took * 2, length + 1
     fleet.worker("one", pool="threads")
     fleet.worker("two", pool="threads")
     fleet.ready("one", "two")
     registered(plane, "one", "two")
     fleet.send("hold_the_interpreter", "running", "a" * length + "b")
+    fleet.begun("running")
+    beats = {name: plane.beats_of(name) for name in ("one", "two")}
     ended(fleet, "running")
+    assert all(plane.beats_of(name) > known + 2 for name, known in beats.items()), "both beat in the meantime"
     assert fleet.count("start") == {"running": 1}
     assert [server["state"] for server in plane.servers.values()] == ["RUNNING", "RUNNING"]
 

@@ -1,4 +1,4 @@
-"""Protected Celery workers on a RabbitMQ with a `consumer_timeout` of 6 s. Its default is 30 minutes."""
+"""Protected Celery workers on a RabbitMQ with a `consumer_timeout` of 12 s. Its default is 30 minutes."""
 
 import time
 
@@ -10,8 +10,8 @@ from tests.support.processes import eventually
 from tests.support.services import RabbitMQ, Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
-ALLOWED = 6  # seconds
-LONG = 2 * ALLOWED
+ALLOWED = 12  # seconds; a worker acknowledges after 3 s, and a slow machine may delay that
+LONG = ALLOWED + 4  # RabbitMQ looks every second
 POOLS = ("prefork", "threads", "solo")
 SETTINGS = f"{{consumer_timeout, {ALLOWED * 1000}}}, {{channel_tick_interval, 1000}}"
 
@@ -74,11 +74,11 @@ def test_early_acknowledged_tasks_of_a_killed_worker_run_elsewhere_once(fleet, p
     for name, options in (("running", {}), ("later", {"countdown": LONG})):
         fleet.send("work", name, UNTIL_RELEASED if name == "running" else 0, id=name, compression="gzip", **options)
     fleet.begun("running")
-    fleet.worker("living")
-    fleet.ready("living")
-    registered(plane, "living")
     eventually(lambda: copies_of(fleet, plane, "victim") == 2, why="copies of both are kept")
     fleet.kill("victim", heart=heart)
+    if heart:
+        plane.judge_soon("victim")
+    fleet.worker("living")
     fleet.begun("running", 2)
     fleet.release("running")
     ended(fleet, "running", "later")
@@ -125,13 +125,13 @@ def test_no_message_waits_behind_a_long_task_while_a_worker_is_idle(fleet, plane
     for name in ("a", "b"):
         fleet.send("work", name, 0)
     fleet.worker("two")
-    ended(fleet, "a", "b", within=60)
+    ended(fleet, "a", "b")
     assert not fleet.count("end")["long"], "they did not wait for it"
     fleet.release("long")
     ended(fleet, "long")
     fleet.kill("two")
     fleet.send("work", "c", 0)
-    ended(fleet, "c", within=60)
+    ended(fleet, "c")
 
 
 def test_a_long_task_that_fails_becomes_a_dead_letter_if_configured(fleet, plane):

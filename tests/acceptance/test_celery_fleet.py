@@ -14,8 +14,10 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with control_plane(tmp_path_factory.mktemp("plane")) as running:
+def running(request, tmp_path_factory):
+    """Start the control plane; the parameter is its timeout in seconds, if a test waits for it."""
+    timeout = getattr(request, "param", "60")
+    with control_plane(tmp_path_factory.mktemp("plane"), LIVENESS_TIMEOUT=timeout) as running:
         running.url = running.web()
         yield running
 
@@ -86,7 +88,7 @@ def test_an_operator_sends_a_quarantined_task_again(running, workers):
 
 
 # It has its own control plane, because its executor would also find the dead workers of the other tests.
-@pytest.mark.parametrize("running", ["with an executor"], indirect=True)
+@pytest.mark.parametrize("running", ["10"], indirect=True)
 def test_a_task_of_a_lost_host_runs_elsewhere_and_its_job_shows_both(running, workers):
     running.executor("executor")
     running.beat()

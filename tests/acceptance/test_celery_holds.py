@@ -60,9 +60,11 @@ def test_a_worker_leaves_the_messages_of_a_held_queue_until_the_hold_ends(fleet,
     ended(fleet, "uncordoned")
 
     if fleet.kind == "redis":
+        known = fleet.log("one").count("Queue letters is on hold")
         for kind in ("normal", "pubsub"):
             fleet.redis.client_kill_filter(_type=kind, skipme=True)
-        eventually(lambda: fleet.log("one").count("Queue letters is on hold") == 2, why="the worker connected again")
+        # On a slow machine, the worker may connect again between the two kills, and once more after the second.
+        eventually(lambda: fleet.log("one").count("Queue letters is on hold") > known, why="the worker connected again")
         fleet.send("work", "connected", 0, queue="orders")
         ended(fleet, "connected")
     assert fleet.count("start")["held"] == 0

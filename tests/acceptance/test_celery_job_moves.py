@@ -18,7 +18,8 @@ def broker(request, tmp_path):
 
 
 def test_a_job_of_a_killed_worker_runs_elsewhere_with_one_result(tmp_path, broker):
-    with fleet(tmp_path) as running:
+    # The heart of the killed worker reports its end, so nothing waits for this timeout.
+    with fleet(tmp_path, LIVENESS_TIMEOUT="60") as running:
         url, client, viewer = running.web(), running.token("client"), running.token("viewer")
         with celery_fleet(tmp_path, broker.url, url, running.token("worker"), BACKEND="") as workers:
             running.executor("executor", "--beat")

@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from tests.support.celery_fleet import UNTIL_RELEASED, registered
+from tests.support.celery_fleet import UNTIL_RELEASED, judged_soon, registered
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 
 def submit(plane, task, *args, timeout=None, **kwargs):
@@ -48,12 +48,12 @@ def test_a_job_waits_for_a_free_place_and_is_listed_once_it_runs(fleet, plane):
     fleet.worker("one", concurrency=2)
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "task", 60)
+    fleet.send("work", "task", UNTIL_RELEASED)
     fleet.begun("task")
     eventually(lambda: plane.server("one@host")["body"]["metrics"]["running"] == 1, why="the worker knows that it runs")
     beats = plane.beats_of("one")
     eventually(lambda: plane.beats_of("one") > beats, why="and asks for one job, not for two")
-    first, second = submit(plane, "work", "first", 60), submit(plane, "work", "second", 0)
+    first, second = submit(plane, "work", "first", UNTIL_RELEASED), submit(plane, "work", "second", 0)
     fleet.begun("first")
     eventually(lambda: plane.events(first) == ["STARTED"], why="it runs")
     beat = eventually(lambda: listed(plane, first), why="it is listed")
@@ -79,12 +79,12 @@ def test_a_job_that_hangs_is_silent_and_is_killed_once_it_is_lost(fleet, plane):
     hangs, busy = submit(plane, "hold_the_interpreter", "hangs", "a" * 60 + "b"), submit(plane, "work", "busy", 600)
     for name in ("hangs", "busy"):
         fleet.begun(name)
-    eventually(lambda: listed(plane, hangs) and listed(plane, busy), why="both run")
-    eventually(lambda: not listed(plane, hangs), why="its process gives no sign of life")
-    assert listed(plane, busy)
+    eventually(lambda: "No sign of life" in fleet.log("one"), why="it hangs")
+    eventually(lambda: listed(plane, busy) and not listed(plane, hangs), why="its process gives no sign of life")
     plane.server("one@host")["answer"] = {"lost": [hangs]}
     eventually(lambda: hangs in stopped(plane), why="it was killed")
-    assert listed(plane, busy) and "busy" not in fleet.count("end")
+    eventually(lambda: listed(plane, busy), why="the other runs on")
+    assert "busy" not in fleet.count("end")
 
 
 def stopped(plane):
@@ -95,7 +95,7 @@ def stopped(plane):
 
 def test_a_job_ends_at_its_timeout_or_when_it_kills_its_process(fleet, plane):
     fleet.worker("one")
-    long, deadly = submit(plane, "work", "long", 60, timeout=1), submit(plane, "poison", False)
+    long, deadly = submit(plane, "work", "long", UNTIL_RELEASED, timeout=5), submit(plane, "poison", False)
     assert report(plane, long)["error"]["code"] == "STEP_TIMEOUT"
     assert report(plane, deadly)["error"]["code"] == "WORKER_CRASHED"
     assert not fleet.count("end") and fleet.count("start") == {"long": 1, "poison": 1}
@@ -114,10 +114,12 @@ def test_the_message_of_a_superseded_attempt_is_dropped(fleet, plane):
 def test_a_killed_worker_leaves_its_job_to_the_control_plane(fleet, plane, with_heart):
     fleet.worker("victim")
     fleet.ready("victim")
-    running = submit(plane, "work", "running", 60)
+    running = submit(plane, "work", "running", UNTIL_RELEASED)
     fleet.begun("running")
     registered(plane, "victim")
     fleet.kill("victim", heart=with_heart)
+    if with_heart:
+        plane.judge_soon("victim")
     fleet.worker("living")
     eventually(lambda: plane.server("victim@host")["state"] in ("ERROR", "DISCONNECTED"), why="it is lost")
     again = submit(plane, "work", "running", 0.1)
@@ -136,7 +138,6 @@ def queue_of(fleet, plane, name):
 
 
 def test_the_end_of_a_job_without_a_heart_is_reported_by_the_next_heart(fleet, plane):
-    plane.config["timeout_seconds"] = plane.fence_after = 60.0  # for a process to begin on a busy machine
     fleet.worker("one")
     fleet.ready("one")
     job = submit(plane, "work", "job", 3)
@@ -147,7 +148,6 @@ def test_the_end_of_a_job_without_a_heart_is_reported_by_the_next_heart(fleet, p
 
 
 def test_a_warm_shutdown_completes_a_running_job_although_its_heart_is_killed(fleet, plane):
-    plane.config["timeout_seconds"] = plane.fence_after = 60.0  # for a process to begin on a busy machine
     fleet.worker("one")
     fleet.ready("one")
     job = submit(plane, "work", "job", UNTIL_RELEASED)
@@ -164,12 +164,14 @@ def test_a_warm_shutdown_completes_a_running_job_although_its_heart_is_killed(fl
 
 
 def test_without_the_control_plane_a_job_stops_and_tasks_continue(fleet, plane):
+    fleet.env["CONTROLPLANE_CELERY_CONDEMNED_FOR"] = "6"  # as long as the heart may fail to ask the broker
     fleet.worker("one", concurrency=2)
     fleet.ready("one")
     fleet.send("work", "task", 15)
-    job = submit(plane, "work", "job", 60)
+    job = submit(plane, "work", "job", UNTIL_RELEASED)
     fleet.begun("task")
     process = fleet.begun("job").pid
+    judged_soon(plane, "one")
     plane.down = True
     eventually(lambda: not os.path.exists(f"/proc/{process}"), why="its code is ended")
     eventually(lambda: fleet.count("end")["task"] == 1, why="the task ends")

@@ -47,7 +47,7 @@ def test_a_frozen_idle_worker_that_is_killed_loses_no_message(fleet, plane, pool
     time.sleep(0.3)  # the other may not help: what Redis gave away now is with a process that does not run
     fleet.kill("victim")
     fleet.kill("other", signal.SIGCONT)
-    ended(fleet, *names, within=40)
+    ended(fleet, *names)
     assert fleet.count("end") == dict.fromkeys(names, 1)
     eventually(lambda: fleet.unacked() == 0, why="all are acknowledged")
 
@@ -76,11 +76,13 @@ def test_a_flow_of_tasks_survives_kills_and_freezes_at_any_moment(fleet, plane, 
             living.append(victim)
         else:
             fleet.kill(victim, heart=fault % 4 == 2)
+            if fault % 4 == 2:
+                plane.judge_soon(victim)
             living.append(f"next-{fault}")
             start(fleet, living[-1])
-    ended(fleet, *names, within=100)
+    ended(fleet, *names)
     assert all(fleet.count("end")[name] >= 1 for name in names)
-    eventually(lambda: fleet.unacked() == 0, within=60, why="all are acknowledged")
+    eventually(lambda: fleet.unacked() == 0, why="all are acknowledged")
 
 
 def test_a_frozen_idle_worker_takes_messages_again_when_it_wakes(fleet, plane):
@@ -103,12 +105,13 @@ def test_a_worker_continues_after_redis_closes_its_connections(fleet, plane):
         fleet.send("work", name)
         if number % 20 == 10:
             fleet.redis.client_kill_filter(_type="normal", skipme=True)
-    ended(fleet, *names, within=60)
+    ended(fleet, *names)
     assert fleet.processes["one"].poll() is None
 
 
 def test_an_idle_worker_gets_messages_before_a_busy_one(fleet, plane):
-    start(fleet, "one", "two", concurrency=2)
+    # Long enough for an idle worker that a slow machine lets run late.
+    start(fleet, "one", "two", concurrency=2, YIELD="30")
     fleet.ready("one", "two")
     time.sleep(1.5)
     names = ["a", "b", "c", "d"]
@@ -135,10 +138,14 @@ def test_a_task_costs_redis_no_more_commands_than_without_protection(fleet, plan
         for _ in range(60):  # one by one, each time it waits
             fleet.send("nothing", ignore_result=True)
             time.sleep(0.02)
-        eventually(lambda: not fleet.redis.llen("orders"), why="all are taken")
+        # Read from the log, because each look into Redis would be one more command.
+        eventually(lambda name=name: fleet.log(name).count(" succeeded in ") == 360, why="all have ended")
         time.sleep(1.0)
         spent[is_protected] = commands(fleet) - before
-        assert not any(fleet.redis.hlen(key) for key in fleet.redis.scan_iter(held))
+        eventually(
+            lambda held=held: not any(fleet.redis.hlen(key) for key in fleet.redis.scan_iter(held)),
+            why="all are acknowledged",
+        )
         os.kill(fleet.processes[name].pid, signal.SIGTERM)
         fleet.processes[name].wait(40)
         eventually(lambda: not fleet.redis.keys("unacked*"), why="nothing stays of it")

@@ -13,7 +13,7 @@ from controlplane.agent.celery.broker.rabbit_copies import RabbitCopies
 from controlplane.agent.celery.broker.rabbit_holders import HOLDERS, RabbitHolders
 from tests.support.services import RabbitMQ
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

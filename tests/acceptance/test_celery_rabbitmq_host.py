@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, last_line, registered
+from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, judged_soon, last_line, registered
 from tests.support.processes import eventually
 from tests.support.services import RabbitMQ
 
@@ -37,6 +37,7 @@ def test_a_frozen_host_loses_no_task_and_stops_at_once_when_it_wakes(fleet, plan
     first = fleet.begun("running")
     fleet.worker("living")
     fleet.ready("living")
+    judged_soon(plane, "victim")
     heart = fleet.heart_of("victim")
     os.kill(heart, signal.SIGSTOP)
     fleet.kill("victim", signal.SIGSTOP)

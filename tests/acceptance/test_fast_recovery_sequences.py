@@ -210,7 +210,7 @@ def machine(running, request):
         machine.kill_all_in_any_order(name)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", [33], indirect=True)
 def test_no_two_attempts_overlap_whatever_dies(machine):
     run_sequence(machine, rounds=1)

@@ -13,6 +13,7 @@ from celery.worker.control import control_command
 from kombu import Exchange, Queue
 
 from controlplane.agent.celery import protect
+from controlplane.agent.celery.worker import turns
 
 app = Celery("orders", broker=os.environ["BROKER"], backend=os.environ.get("BACKEND") or None)
 if os.environ.get("PROTECTED", "1") == "1":
@@ -31,6 +32,8 @@ if os.environ.get("LETTERS"):
     app.conf.task_queues = [Queue("letters", Exchange(""), routing_key="letters", queue_arguments=letters)]
 if os.environ.get("ACKS_LATE"):
     app.conf.task_acks_late = True
+if os.environ.get("YIELD"):
+    turns.YIELD = float(os.environ["YIELD"])
 
 
 ENDS = {
@@ -121,7 +124,7 @@ def end_badly(kind):
     raise ENDS[kind]("of its own")
 
 
-@app.task(time_limit=1, acks_on_failure_or_timeout=False)
+@app.task(time_limit=3, acks_on_failure_or_timeout=False)
 def too_long(name):
     note(name, "start")
     time.sleep(600)

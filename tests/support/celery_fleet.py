@@ -98,7 +98,7 @@ class CeleryFleet:
 
     def ready(self, *names: str) -> None:
         for name in names:
-            eventually(lambda name=name: " ready." in self.log(name), within=60, why=f"{name} is ready")
+            eventually(lambda name=name: " ready." in self.log(name), within=240, why=f"{name} is ready")
 
     def send(self, task: str, *args: Any, id: str | None = None, **options: Any) -> Any:
         return Sent(self.app, self.app.send_task(f"tests.support.celery_app.{task}", args, task_id=id, **options).id)
@@ -153,11 +153,11 @@ class CeleryFleet:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(10)
             sys.stderr.write(f"--- {name}\n{self.log(name)[-6000:]}")
-        # Hearts outlive their workers to return messages, and the broker of the test is about to end.
-        for process in psutil.process_iter(["cmdline"]):
+        # Hearts outlive their workers to return messages, and the broker of the test is about to end. Without a heart,
+        # nobody ends the processes that a task started.
+        for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                is_heart = "controlplane.agent.celery.heart" in (process.info["cmdline"] or [])
-                if is_heart and process.environ().get("EVENTS") == str(self.events):
+                if process.environ().get("EVENTS") == str(self.events):
                     process.kill()
 
 
@@ -174,6 +174,16 @@ def registered(plane: CeleryPlane, *names: str) -> None:
     """Wait until these workers send heartbeats."""
     for name in names:
         eventually(lambda name=name: plane.beats_of(name) > 1, why=f"{name} beats")
+
+
+def judged_soon(plane: CeleryPlane, *names: str) -> None:
+    """Judge these workers by the short timeout from now on. Wait until their hearts know the short fence."""
+    for name in names:
+        plane.judge_soon(name)
+        server = plane.server(f"{name}@host")
+        # The second heartbeat starts after the answer to the first one was read.
+        enough = server["beats"] + 2
+        eventually(lambda server=server, enough=enough: server["beats"] >= enough, why=f"{name} beats")
 
 
 def ended(fleet: CeleryFleet, *names: str, within: float = 120) -> None:

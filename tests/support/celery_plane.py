@@ -8,17 +8,19 @@ from typing import Any
 
 from tests.support.standin import ControlPlane, Refuse
 
-TIMEOUT = 3.0
+LONG_TIMEOUT = 60.0  # seconds, so that no worker of a slow machine is lost
+TIMEOUT = 3.0  # seconds of silence, for servers whose silence is the point of a test: see `judge_soon`
 ALIVE = ("CREATED", "RUNNING", "MAINTENANCE", "TERMINATING")
 
 
 class CeleryPlane(ControlPlane):
     """The stand-in. With `older` it refuses `holders` and task records, as older versions do."""
 
-    def __init__(self, timeout: float = TIMEOUT, *, older: bool = False) -> None:
+    def __init__(self, timeout: float = LONG_TIMEOUT, *, older: bool = False) -> None:
         super().__init__()
         self.older = older
         self.config = {"heartbeat_interval_seconds": 0.5, "timeout_seconds": timeout}
+        self.config["runner_heartbeat_interval_seconds"] = 0.1  # so each heartbeat lists the running jobs
         self.fence_after = 0.8 * timeout
         self.judged_at = time.monotonic()
         self.servers: dict[str, dict[str, Any]] = {}  # by instance
@@ -29,6 +31,11 @@ class CeleryPlane(ControlPlane):
         """Return the latest server with this name. Raise StopIteration for an unknown name."""
         with self.lock:
             return next(server for server in reversed(self.servers.values()) if server["name"] == name)
+
+    def judge_soon(self, name: str) -> None:
+        """Judge this server by TIMEOUT from now on. Its next heartbeat gets the fence for that."""
+        with self.lock:
+            self.server(f"{name}@host")["judged_after"] = TIMEOUT
 
     def beats_of(self, name: str) -> int:
         with self.lock:
@@ -83,7 +90,8 @@ class CeleryPlane(ControlPlane):
         for server in self.servers.values():
             server["heard_at"] += unobserved
         for server in self.servers.values():
-            if server["state"] in ALIVE and time.monotonic() - server["heard_at"] > self.config["timeout_seconds"]:
+            timeout = server.get("judged_after", self.config["timeout_seconds"])
+            if server["state"] in ALIVE and time.monotonic() - server["heard_at"] > timeout:
                 server["state"] = "DISCONNECTED"
 
     def _beat(self, server: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +103,8 @@ class CeleryPlane(ControlPlane):
         server |= {"state": body.get("state") or server["state"], "heard_at": time.monotonic()}
         server |= {"beats": server["beats"] + 1, "body": body}
         answer = self._heartbeat(body) | server["answer"]
+        if "judged_after" in server:
+            answer["fence_after_seconds"] = 0.8 * server["judged_after"]
         if "holders" in body:
             known = {id: self.servers[id] for id in body["holders"] if id in self.servers}
             answer["forsaken"] = [id for id, one in known.items() if one["state"] not in ALIVE]

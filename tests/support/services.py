@@ -88,7 +88,7 @@ class RabbitMQ:
                 for command in ([program("epmd")], [self.program])
             ]
         try:
-            eventually(lambda: "Server startup complete" in log.read_text(), within=60, why=log.read_text())
+            eventually(lambda: "Server startup complete" in log.read_text(), within=240, why=log.read_text)
         except AssertionError:
             self.__exit__()
             raise

@@ -77,8 +77,8 @@ class Running:
     def wait_for(self, pattern: str) -> None:
         eventually(
             lambda: re.search(pattern, "".join(self.lines)) or self.process.poll() is not None,
-            within=90,
-            why="".join(self.lines),
+            within=240,
+            why=lambda: "".join(self.lines),
         )
         assert re.search(pattern, "".join(self.lines)), "".join(self.lines)
 
