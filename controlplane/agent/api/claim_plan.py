@@ -53,7 +53,9 @@ class ClaimPlan:
     def _is_due(self, poll: float) -> bool:
         now = time.monotonic()
         wants_more = self.slots > 0 and now >= self.due_at(poll)
-        wants_ahead = self._ahead > 0 and not self.slots and now >= self._no_ahead_before
+        # A hint that set a number leaves the other jobs to idle workers.
+        may_claim_ahead = self._share is None and now >= self._no_ahead_before
+        wants_ahead = self._ahead > 0 and not self.slots and may_claim_ahead
         return not self.is_claiming and (wants_more or wants_ahead)
 
     def begin(self, poll: float) -> dict[str, Any] | None:
@@ -64,17 +66,20 @@ class ClaimPlan:
                     return None
                 limit = self.slots if self._share is None else min(self.slots, self._share)
                 self._request = {"limit": limit, "request_id": str(uuid.uuid4())}
-                if self._ahead and self._share is None:  # a hint that sets a number leaves jobs to idle workers
+                if self._ahead and self._share is None:
                     self._request["ahead"] = self._ahead
                 self._is_rest_left, self._slots_then = limit < self.slots, self.slots
                 self.is_claiming, self._share = True, None
             return self._request
 
     def end(self, request: dict[str, Any], jobs: int) -> bool:
-        """Record the end of a claim with its number of jobs. Return True if the next one waits for a hint."""
+        """Record the end of a claim with its number of jobs. Return True if the next one waits for a hint.
+
+        Nothing here may fail: a claim that does not end would be the last one.
+        """
         self._request = None
         if not request["limit"]:
-            if jobs < request["ahead"] / FEW:
+            if jobs < request.get("ahead", 0) / FEW:
                 self._no_ahead_before = time.monotonic() + AHEAD_PAUSE
             return False
         is_enough = jobs < request["limit"] or self._is_rest_left

@@ -89,3 +89,13 @@ def test_a_claim_ahead_that_finds_few_jobs_is_followed_later(jobs, is_due):
     plan.end(plan.begin(60), jobs)
     plan.is_claiming = False
     assert plan.is_due(60) is is_due
+
+
+def test_a_worker_claims_again_after_a_hint_for_slots_that_it_has_filled():
+    plan = ClaimPlan()
+    plan.want(1, ahead=4)
+    plan.follow_hint(1)
+    plan.want(0, ahead=4)
+    assert plan.begin(60) is None, "the other jobs are for idle workers"
+    plan.want(1, ahead=4)
+    assert plan.begin(60).items() >= {"limit": 1, "ahead": 4}.items()
