@@ -45,6 +45,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._reports) + sum(len(deferred.reports) for deferred in list(self._deferred.values()))
 
+    @property
+    def has_reports(self) -> bool:
+        """Return True if a report may be sent now. Deferred ones are not counted."""
+        return bool(self._reports)
+
     def unanswered_reports(self) -> list[Report]:
         """Return all reports, including deferred ones."""
         with self._lock:

@@ -139,7 +139,7 @@ class TransportThread(threading.Thread):
         """Send all reports, claim if there are free slots, and return the seconds until the next call."""
         unsent = len(self._outbox)  # a claim does not wait for reports that are added after this
         try:
-            while not (wait := self._wait_for_company()) and unsent > 0 and (reports := self._outbox.oldest_reports()):
+            while not self._wait_for_company() and unsent > 0 and (reports := self._outbox.oldest_reports()):
                 self._send_reports(reports)
                 unsent -= len(reports)
             self._claim_jobs()
@@ -156,7 +156,9 @@ class TransportThread(threading.Thread):
         pause = self._plan.due_at(self._claim_pause) - time.monotonic() if self._plan.slots else self._poll
         if (due := self._outbox.next_retry_at()) is not None:
             pause = min(pause, due - time.monotonic())
-        return max(0.0, min(pause, wait or pause))
+        if self._outbox.has_reports:
+            pause = min(pause, self._wait_for_company())
+        return max(0.0, pause)
 
     def _wait_for_company(self) -> float:
         """Return the seconds that reports may wait for others, or 0.

@@ -78,8 +78,9 @@ def test_reports_wait_for_others_only_while_no_claim_is_due(sent):
     assert 0 < courier.send_and_claim() <= COMPANY
     assert calls == []
     courier.request_slots(0, ahead=10, may_wait=True)
-    courier.send_and_claim()
+    pause = courier.send_and_claim()
     assert calls == ["reports", "claims"], "the claim knows which attempts have ended, and waits for no later report"
+    assert pause <= COMPANY, "the later report is not forgotten"
 
 
 @pytest.mark.parametrize(("jobs", "is_due"), [(2, False), (3, True)])
