@@ -44,6 +44,8 @@ class AnswerHandler:
     is_dead: bool = False
     """The control plane has declared this server dead: it refuses all reports."""
     is_purged: bool = False
+    has_new_claims: bool = False
+    """A claim has ended and is not acknowledged yet: its jobs must be counted first, or the next claim finds none."""
 
     @property
     def blocks_claims(self) -> bool:
@@ -51,7 +53,7 @@ class AnswerHandler:
 
     def handle(self, message: Any) -> None:
         if isinstance(message, ClaimResult):
-            self.transport.acknowledge_claim()
+            self.has_new_claims = True
             self.attempts.accept_claims(message.items)
         elif isinstance(message, ReportResult):
             self.attempts.record_answer(message.report, message.result)

@@ -89,6 +89,10 @@ class AttemptTable:
                 return waiting[place:]
         return []
 
+    def list_begins(self) -> list[float]:
+        """Return the time (monotonic) at which the code in each busy slot began."""
+        return [at for one in self.begun.values() if (at := one.begun_at) is not None for _ in range(one.slots)]
+
     def list_running(self) -> list[HeldAttempt]:
         return [attempt for attempt in self.begun.values() if attempt.stage is AttemptStage.RUNNING]
 

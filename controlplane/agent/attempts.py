@@ -94,7 +94,7 @@ class AttemptTracker:
     @property
     def ahead_wanted(self) -> int:
         """Number of jobs that may be claimed beyond the slots. 0: none are needed now."""
-        return self._ahead.wanted(self._table.live_slots)
+        return self._ahead.wanted(self._table.live_slots, self._table.list_begins())
 
     @property
     def has_work_for_all_slots(self) -> bool:
@@ -179,15 +179,16 @@ class AttemptTracker:
     def give_back_ahead(self, why: str | None = None) -> None:
         """Give back the attempts claimed ahead: all of them because of `why`, or those behind a slow task."""
         ahead = self._table.list_claimed_ahead()
-        if ahead and (why or self._ahead.is_slow(attempt.begun_at for attempt in self._table.list_running())):
-            self._ahead.record_slow_task()
-            for attempt in ahead:
+        kept = 0 if why or not ahead else self._ahead.count_kept(self._table.list_begins())
+        if len(ahead) > kept:
+            if not kept:
+                self._ahead.record_slow_task()
+            for attempt in ahead[kept:]:
                 self.ends.stop(attempt, {"event": "RELEASED", "reason": why or "behind a slow task"}, 0.0)
 
     def next_ahead_look_at(self) -> float | None:
         """Return when `give_back_ahead` is due (monotonic time), or None."""
-        begun = [attempt.begun_at for attempt in self._table.list_running()]
-        return self._ahead.slow_at(begun) if self._table.list_claimed_ahead() else None
+        return self._ahead.slow_at(self._table.list_begins()) if self._table.list_claimed_ahead() else None
 
     def record_exit(self, child_exit: ChildExit) -> None:
         """Record the end of a child process: the code of an attempt, the lookup of a secret, or py-spy."""

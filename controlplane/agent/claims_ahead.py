@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 SHORT = 0.1  # mean seconds of a task up to which jobs are claimed ahead
 SPAN = 0.2  # seconds of work that is claimed ahead: half of it is left for a claim and the reports of its starts
 PATIENCE = 0.5  # seconds of one task, after which nothing waits behind it
+LONGEST_WAIT = 1.0  # seconds that a job claimed ahead may be expected to wait
 WEIGHT = 0.2  # of the last task in the mean duration
 
 
@@ -23,15 +24,21 @@ class ClaimsAhead:
         """Return True while tasks end within milliseconds: then no line of the log is written for each."""
         return self._mean is not None and self._mean < SHORT
 
-    def wanted(self, held: int) -> int:
+    def wanted(self, held: int, begun: Sequence[float] = ()) -> int:
         """Return how many jobs may be held beyond the slots, or 0 while `held` attempts are enough.
 
-        Long tasks get none, however many slots there are: most of them would wait behind a slow task and go back.
+        `begun` has the time (monotonic) at which the task of each busy slot began. Only slots that have not run their
+        task for long are counted. Long tasks get none, because most jobs would wait behind a slow task and go back.
         """
         if self._mean is None or not self.are_short:
             return 0
-        target = min(self._most, int(SPAN * self.slots / max(self._mean, 1e-6)))
+        target = min(self._most, int(SPAN * self._count_turning(begun) / max(self._mean, 1e-6)))
         return target if held - self.slots <= target / 2 else 0
+
+    def _count_turning(self, begun: Sequence[float]) -> int:
+        """Return the number of slots that will soon be free."""
+        now = time.monotonic()
+        return max(0, self.slots - sum(now >= at + PATIENCE for at in begun))
 
     def record_end(self, begun_at: float | None) -> None:
         """Record the end of a task that began at this time (monotonic)."""
@@ -43,12 +50,11 @@ class ClaimsAhead:
         """Claim nothing ahead until short tasks have ended again."""
         self._mean = max(self._mean or 0.0, 1.0)
 
-    def is_slow(self, begun: Iterable[float | None]) -> bool:
-        """Return True if every slot has run its task for so long that nothing may wait behind it."""
-        at = self.slow_at(begun)
-        return at is not None and time.monotonic() >= at
+    def count_kept(self, begun: Sequence[float]) -> int:
+        """Return how many jobs may stay beyond the slots. The others would wait for too long behind slow tasks."""
+        return int(LONGEST_WAIT * self._count_turning(begun) / max(self._mean or 0.0, 1e-6))
 
-    def slow_at(self, begun: Iterable[float | None]) -> float | None:
-        """Return when `is_slow` becomes true for tasks that began at these times (monotonic), or None."""
-        known = [at for at in begun if at is not None]
-        return max(known) + PATIENCE if known else None
+    def slow_at(self, begun: Sequence[float]) -> float | None:
+        """Return when one more slot has run its task for long (monotonic), or None."""
+        now = time.monotonic()
+        return min((at + PATIENCE for at in begun if at + PATIENCE > now), default=None)

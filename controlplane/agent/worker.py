@@ -229,8 +229,12 @@ class AgentWorker:
             try:
                 message = self._inbox.get_nowait()
             except queue.Empty:
-                return
+                break
             self._guard(self._answers.handle, message)
+        if self._answers.has_new_claims:
+            self._answers.has_new_claims = False
+            self._request_work()
+            self._transport.acknowledge_claim()
 
     def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
         try:

@@ -45,10 +45,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._reports) + sum(len(deferred.reports) for deferred in list(self._deferred.values()))
 
-    @property
-    def has_reports(self) -> bool:
-        """Return True if a report may be sent now. Deferred ones are not counted."""
-        return bool(self._reports)
+    def count_due(self) -> int:
+        """Return how many reports may be sent now."""
+        with self._lock:
+            deferred = [one for one in self._deferred.values() if one.due_at <= time.monotonic()]
+            return len(self._reports) + sum(len(one.reports) for one in deferred)
 
     def unanswered_reports(self) -> list[Report]:
         """Return all reports, including deferred ones."""
@@ -58,10 +59,10 @@ class Outbox:
     def add_reports(self, *reports: Report) -> None:
         """Add reports. Reports that are added together are sent in one request if they fit."""
         with self._lock:
-            if self._added_at is None:
-                self._added_at = time.monotonic()
             for report in reports:
                 deferred = self._deferred.get(report["attempt"])
+                if not deferred and (self._added_at is None or len(self._reports) == self._sent):
+                    self._added_at = time.monotonic()  # no other unsent report is left, or it was taken away
                 (deferred.reports if deferred else self._reports).append(report)
 
     def next_retry_at(self) -> float | None:

@@ -137,11 +137,13 @@ class TransportThread(threading.Thread):
 
     def send_and_claim(self) -> float:
         """Send all reports, claim if there are free slots, and return the seconds until the next call."""
-        unsent = len(self._outbox)  # a claim does not wait for reports that are added after this
+        unsent = self._outbox.count_due()
         try:
-            while not self._wait_for_company() and unsent > 0 and (reports := self._outbox.oldest_reports()):
+            while not self._wait_for_company() and (reports := self._outbox.oldest_reports()):
                 self._send_reports(reports)
                 unsent -= len(reports)
+                if unsent <= 0 and not self._failures:
+                    break  # the claim does not wait for reports that were added since
             self._claim_jobs()
         except Unreachable as error:
             pause = min(self._backoff_cap, (error.retry_after or 0) + self._next_backoff())
@@ -153,10 +155,11 @@ class TransportThread(threading.Thread):
             self._refused()
             return self._next_backoff()
         self._failures = 0
-        pause = self._plan.due_at(self._claim_pause) - time.monotonic() if self._plan.slots else self._poll
+        is_claim_next = self._plan.slots and not self._plan.is_claiming  # `acknowledge_claim` wakes this thread
+        pause = self._plan.due_at(self._claim_pause) - time.monotonic() if is_claim_next else self._poll
         if (due := self._outbox.next_retry_at()) is not None:
-            pause = min(pause, due - time.monotonic())
-        if self._outbox.has_reports:
+            pause = min(pause, max(due - time.monotonic(), self._wait_for_company()))
+        if self._outbox.count_due():
             pause = min(pause, self._wait_for_company())
         return max(0.0, pause)
 

@@ -63,8 +63,9 @@ def test_short_tasks_are_claimed_ahead_and_share_calls(plane, pooled):
     eventually(lambda: all(map(plane.final, attempts)))
     assert plane.count("reports") - calls < 250  # of 400 without company
     assert set(ends(plane).values()) == {1}
-    for attempt in attempts:
-        assert plane.events(attempt) == ["STARTED", "COMPLETED"]
+    for attempt in attempts:  # while the machine stands still, the tasks look slow and those behind them go back
+        assert plane.events(attempt) in (["STARTED", "COMPLETED"], ["STARTED", "RELEASED"])
+    assert Counter(plane.final(attempt)["event"] for attempt in attempts)["COMPLETED"] > 100
 
 
 def test_with_prefetch_0_nothing_is_claimed_ahead(plane, pooled):
@@ -190,7 +191,24 @@ def test_only_as_many_jobs_are_claimed_ahead_as_the_slots_finish_in_200_ms():
     assert 30 <= ahead.wanted(2) <= 40
     assert ahead.wanted(25) == 0, "enough are held"
     for _ in range(100):
-        ahead.record_end(time.monotonic() - 1.0)
+        ahead.record_end(time.monotonic() - 0.4)
     assert ahead.wanted(2) == 0
     begun = time.monotonic() - PATIENCE
-    assert ahead.is_slow([begun, begun]) and not ahead.is_slow([begun, time.monotonic()])
+    assert ahead.count_kept([begun, begun]) == 0 and ahead.count_kept([begun, time.monotonic()]) == 2
+
+
+def test_slots_with_slow_tasks_are_not_counted_on():
+    ahead = ClaimsAhead(slots=16, most=100)
+    ahead.record_end(time.monotonic() - 0.050)
+    slow = [time.monotonic() - PATIENCE] * 15
+    assert ahead.wanted(16) > 50
+    assert 1 <= ahead.wanted(16, [*slow, time.monotonic()]) <= 4
+    assert 15 <= ahead.count_kept([*slow, time.monotonic()]) <= 20, "as many as one slot finishes in a second"
+
+
+def test_jobs_go_back_once_tasks_turn_out_to_be_longer_than_those_before():
+    ahead = ClaimsAhead(slots=1, most=100)
+    ahead.record_end(time.monotonic() - 0.002)
+    assert ahead.count_kept([time.monotonic()]) > 98
+    ahead.record_end(time.monotonic() - 0.4)
+    assert ahead.count_kept([time.monotonic()]) < 15

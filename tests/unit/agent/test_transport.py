@@ -100,3 +100,22 @@ def test_a_worker_claims_again_after_a_hint_for_slots_that_it_has_filled():
     assert plan.begin(60) is None, "the other jobs are for idle workers"
     plan.want(1, ahead=4)
     assert plan.begin(60).items() >= {"limit": 1, "ahead": 4}.items()
+
+
+def test_a_claim_that_is_not_counted_yet_lets_the_thread_sleep(sent):
+    courier, _, calls = sent
+    courier.request_slots(1)
+    courier._plan.end(courier._plan.begin(60), 1)
+    assert courier.send_and_claim() > 0
+    assert calls == []
+
+
+def test_a_report_after_one_that_was_withdrawn_waits_for_others_no_longer(sent):
+    courier, outbox, _ = sent
+    outbox.add_reports({"attempt": "one", "event": "STARTED"})
+    courier.request_slots(0, may_wait=True)
+    outbox.withdraw_reports("one")
+    courier._woken.clear()
+    outbox.add_reports({"attempt": "two", "event": "COMPLETED"})
+    courier.request_slots(0, may_wait=True)
+    assert courier._woken.is_set()

@@ -64,12 +64,14 @@ class CeleryClaims(ClaimTransitions):
         """Record new claims, or the response to a report."""
         with self._lock:
             if isinstance(message, ClaimResult):
-                for item in message.items:
-                    self._take(item)
-                if self._transport:
-                    if message.items:
-                        self._transport.request_slots(0)  # no more claims until the next look has counted these
-                    self._transport.acknowledge_claim()
+                try:
+                    for item in message.items:
+                        self._take(item)
+                finally:  # a claim that is not acknowledged would be the last one
+                    if self._transport:
+                        if message.items:
+                            self._transport.request_slots(0)  # no more claims until the next look has counted these
+                        self._transport.acknowledge_claim()
             else:
                 self._record_answer(message)
 
