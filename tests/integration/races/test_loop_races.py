@@ -76,11 +76,9 @@ def test_a_failed_item_cancels_the_waiting_ones_after_its_commit(committed, begi
 def test_two_items_that_fail_at_once_stop_a_loop_once(committed, begin, threads):
     run = begin(list(range(20)))
     crew = [committed(name=f"w{n}", max_concurrent=1) for n in range(4)]
-    ends = []
-    for worker in crew:
-        (attempt,) = held(worker).values()
-        failed = {"attempt": attempt, "event": "FAILED", "error": {"code": "BAD", "message": "no"}}
-        ends.append(threads(worker.report, failed))
+    attempts = [attempt for worker in crew for attempt in held(worker).values()]
+    bad = {"event": "FAILED", "error": {"code": "BAD", "message": "no"}}
+    ends = [threads(worker.report, {"attempt": attempt, **bad}) for worker, attempt in zip(crew, attempts, strict=True)]
     for end in ends:
         end.result(30)
     assert Execution.objects.filter(finished_at__isnull=True).count() == 0
