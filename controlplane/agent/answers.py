@@ -45,7 +45,7 @@ class AnswerHandler:
     """The control plane has declared this server dead: it refuses all reports."""
     is_purged: bool = False
     has_new_claims: bool = False
-    """A claim has ended and is not acknowledged yet: its jobs must be counted first, or the next claim finds none."""
+    """A claim has ended, and its jobs are not counted yet. The next claim may begin only after that."""
 
     @property
     def blocks_claims(self) -> bool:

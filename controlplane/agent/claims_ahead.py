@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 SHORT = 0.1  # mean seconds of a task up to which jobs are claimed ahead
 SPAN = 0.2  # seconds of work that is claimed ahead: half of it is left for a claim and the reports of its starts
-PATIENCE = 0.5  # seconds of one task, after which nothing waits behind it
-LONGEST_WAIT = 1.0  # seconds that a job claimed ahead may be expected to wait
+PATIENCE = 0.5  # seconds after which a task is slow, and nothing waits behind it
+LONGEST_WAIT = 1.0  # seconds of work that may wait beyond the slots
 WEIGHT = 0.2  # of the last task in the mean duration
 
 
@@ -27,16 +27,16 @@ class ClaimsAhead:
     def wanted(self, held: int, begun: Sequence[float] = ()) -> int:
         """Return how many jobs may be held beyond the slots, or 0 while `held` attempts are enough.
 
-        `begun` has the time (monotonic) at which the task of each busy slot began. Only slots that have not run their
-        task for long are counted. Long tasks get none, because most jobs would wait behind a slow task and go back.
+        `begun` has the time (monotonic) at which the task of each busy slot began. A slot whose task is slow does not
+        count. While tasks are long, nothing is claimed ahead: most jobs would wait behind a slow one and go back.
         """
         if self._mean is None or not self.are_short:
             return 0
-        target = min(self._most, int(SPAN * self._count_turning(begun) / max(self._mean, 1e-6)))
+        target = min(self._most, int(SPAN * self._count_quick_slots(begun) / max(self._mean, 1e-6)))
         return target if held - self.slots <= target / 2 else 0
 
-    def _count_turning(self, begun: Sequence[float]) -> int:
-        """Return the number of slots that will soon be free."""
+    def _count_quick_slots(self, begun: Sequence[float]) -> int:
+        """Return the number of slots without a slow task."""
         now = time.monotonic()
         return max(0, self.slots - sum(now >= at + PATIENCE for at in begun))
 
@@ -51,10 +51,10 @@ class ClaimsAhead:
         self._mean = max(self._mean or 0.0, 1.0)
 
     def count_kept(self, begun: Sequence[float]) -> int:
-        """Return how many jobs may stay beyond the slots. The others would wait for too long behind slow tasks."""
-        return int(LONGEST_WAIT * self._count_turning(begun) / max(self._mean or 0.0, 1e-6))
+        """Return how many jobs may wait beyond the slots: what those without a slow task finish in a second."""
+        return int(LONGEST_WAIT * self._count_quick_slots(begun) / max(self._mean or 0.0, 1e-6))
 
     def slow_at(self, begun: Sequence[float]) -> float | None:
-        """Return when one more slot has run its task for long (monotonic), or None."""
+        """Return when the task of one more slot becomes slow (monotonic), or None."""
         now = time.monotonic()
         return min((at + PATIENCE for at in begun if at + PATIENCE > now), default=None)

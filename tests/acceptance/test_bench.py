@@ -70,10 +70,10 @@ def test_a_stopped_benchmark_leaves_no_process_shared_memory_or_folder(tmp_path)
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as bench:
         begun = eventually(lambda: list_begun(psutil.Process(bench.pid), tmp_path), why="web servers are there")
         bench.terminate()
-        _, said = bench.communicate(timeout=120)
+        _, output = bench.communicate(timeout=120)
 
     assert bench.returncode != 0
-    eventually(lambda: not any(map(runs, begun.processes)), within=20, why=said)
+    eventually(lambda: not any(map(runs, begun.processes)), within=20, why=output)
     segments = [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()]
     assert begun.segment not in segments
     assert not [file for file in begun.files if Path(file).exists()]

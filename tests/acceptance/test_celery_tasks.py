@@ -205,7 +205,7 @@ def test_a_cold_shutdown_returns_running_tasks_without_a_loss(fleet, plane):
     os.kill(fleet.processes["one"].pid, signal.SIGQUIT)
     fleet.processes["one"].wait(40)
     eventually(lambda: fleet.redis.llen("orders") == 1, why="it is back")
-    eventually(lambda: plane.server("one@host")["state"] == "TERMINATED_FORCED", why="it said so")
+    eventually(lambda: plane.server("one@host")["state"] == "TERMINATED_FORCED", why="its end is known")
     assert b'"losses"' not in fleet.redis.lindex("orders", 0)
 
 
@@ -260,7 +260,7 @@ def test_at_the_deadline_of_a_drain_remaining_tasks_run_elsewhere(fleet, plane):
     assert time.time() >= deadline.timestamp()
     fleet.worker("two")
     fleet.begun("running", 2)
-    eventually(lambda: plane.server("one@host")["state"] == "TERMINATED_FORCED", why="it said so")
+    eventually(lambda: plane.server("one@host")["state"] == "TERMINATED_FORCED", why="its end is known")
 
 
 def test_tasks_of_a_worker_that_is_disconnected_run_elsewhere(fleet, plane):

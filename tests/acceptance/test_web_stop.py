@@ -15,7 +15,7 @@ from tests.support.processes import eventually, fleet
 
 pytestmark = pytest.mark.acceptance
 HEADER_TIMEOUT = int(SERVING[SERVING.index("--http1-header-read-timeout") + 1]) / 1000
-"""Seconds for which granian waits for an idle connection that nobody closes."""
+"""Seconds for which granian waits for an idle connection that its client keeps open."""
 KILL_TIMEOUT = HEADER_TIMEOUT + 5
 """Seconds after which granian kills its worker process. The calls would keep it for longer."""
 PROBE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -154,7 +154,7 @@ class CeleryFleet:
             process.wait(10)
             sys.stderr.write(f"--- {name}\n{self.log(name)[-6000:]}")
         # Hearts outlive their workers to return messages, and the broker of the test is about to end. Without a heart,
-        # nobody ends the processes that a task started.
+        # the processes that a task started continue, too.
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if process.environ().get("EVENTS") == str(self.events):

@@ -62,7 +62,7 @@ class Outbox:
             for report in reports:
                 deferred = self._deferred.get(report["attempt"])
                 if not deferred and (self._added_at is None or len(self._reports) == self._sent):
-                    self._added_at = time.monotonic()  # no other unsent report is left, or it was taken away
+                    self._added_at = time.monotonic()  # it is the first unsent one
                 (deferred.reports if deferred else self._reports).append(report)
 
     def next_retry_at(self) -> float | None:

@@ -157,10 +157,10 @@ class TransportThread(threading.Thread):
         self._failures = 0
         is_claim_next = self._plan.slots and not self._plan.is_claiming  # `acknowledge_claim` wakes this thread
         pause = self._plan.due_at(self._claim_pause) - time.monotonic() if is_claim_next else self._poll
-        if (due := self._outbox.next_retry_at()) is not None:
-            pause = min(pause, max(due - time.monotonic(), self._wait_for_company()))
         if self._outbox.count_due():
             pause = min(pause, self._wait_for_company())
+        elif (due := self._outbox.next_retry_at()) is not None:
+            pause = min(pause, due - time.monotonic())
         return max(0.0, pause)
 
     def _wait_for_company(self) -> float:

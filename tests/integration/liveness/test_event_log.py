@@ -12,7 +12,7 @@ from liveness.models import ServerEvent
 from liveness.services import maintenance, operations, tokens
 from liveness.sql import sql
 from tests.support.clock import Clock
-from tests.support.connecting import place
+from tests.support.connecting import connection_parameters
 from tests.support.http import Caller
 from tests.support.processes import eventually
 
@@ -71,7 +71,7 @@ def test_an_event_is_held_back_until_no_earlier_one_can_come(committed):
     insert = """insert into liveness_serverevent (subject_type, subject_name, actor, reason)
                 values ('server', %s, 'server', '')"""
     happen(1, "before")
-    with psycopg.connect(**place()) as slow:
+    with psycopg.connect(**connection_parameters()) as slow:
         slow.execute(insert, ["slow"])
         happen(1, "after")
         # A transaction of another thread may hold back all of them for a moment.
@@ -104,7 +104,7 @@ def test_an_event_is_held_back_if_the_start_of_a_transaction_is_not_visible(comm
     Clock().release()
     happen(1, "before")
     horizon = sql.read_events_horizon.fetch_only_row
-    with connection.cursor() as cursor, psycopg.connect(**place()) as slow:
+    with connection.cursor() as cursor, psycopg.connect(**connection_parameters()) as slow:
         slow.execute(
             "insert into liveness_serverevent (subject_type, subject_name, actor, reason)"
             " values ('server', 'slow', 'server', '')"

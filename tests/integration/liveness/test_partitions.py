@@ -20,7 +20,7 @@ from liveness.models import AttemptHeartbeat, Heartbeat
 from liveness.services import partitions
 from liveness.services.partitions import AHEAD, ATTEMPTS, SERVERS, TABLES
 from tests.support.clock import Clock
-from tests.support.connecting import place
+from tests.support.connecting import connection_parameters
 
 DAY = 86400
 LONGEST_WAIT = 0.1
@@ -247,7 +247,7 @@ def test_heartbeats_and_claims_go_on_while_a_drop_waits_for_a_reader(
             connection.close()
 
     usual = median(work() for _ in range(20))  # on this machine
-    with psycopg.connect(**place()) as reader:
+    with psycopg.connect(**connection_parameters()) as reader:
         reader.execute(f"select count(*) from {table}")  # noqa: S608 - a transaction that stays open, like a dump
         with ThreadPoolExecutor(1) as pool:
             dropped = pool.submit(drop)
@@ -265,7 +265,7 @@ def test_a_table_in_use_is_left_to_the_next_run(partitions_as_before, monkeypatc
     heartbeat("2020-02-02 00:30Z")
     some = uuid.uuid4()
     AttemptHeartbeat.objects.create(server_id=some, attempt_id=some, role="runner", at="2020-02-02 00:30Z")
-    with psycopg.connect(**place()) as reader:
+    with psycopg.connect(**connection_parameters()) as reader:
         reader.execute("select count(*) from old_day")
         prune_old_rows()
         assert partitions.is_partition(SERVERS, "old_day")

@@ -4,11 +4,12 @@ import time
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 
 from controlplane.core import database_limits, transactions
 from liveness.services import detection
 from tests.integration.races import test_hot_paths as hot
+from tests.support.connecting import connection_parameters
 
 
 @pytest.fixture
@@ -17,11 +18,7 @@ def connected():
 
     def connected(role, monkeypatch):
         monkeypatch.setattr(database_limits, "role", role)
-        given = {name: connection.settings_dict[name.upper()] for name in ("user", "host", "port")}
-        return psycopg.connect(
-            dbname=connection.settings_dict["NAME"], password=connection.settings_dict["PASSWORD"] or None,
-            **{name: value for name, value in given.items() if value}, **database_limits.connection_options(),
-        )  # fmt: skip
+        return psycopg.connect(**connection_parameters(), **database_limits.connection_options())
 
     return connected
 

@@ -166,7 +166,7 @@ def test_an_agent_that_was_stopped_and_continues_fences_itself(plane, agent, tmp
     plane.lower_fence(3)
     os.kill(reaper, signal.SIGSTOP)
     worker.process.send_signal(signal.SIGSTOP)
-    time.sleep(3.3)  # past the fence, while nobody can act on it
+    time.sleep(3.3)  # past the fence, while the agent is frozen
     assert all(alive(pid) for pid in processes)
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
