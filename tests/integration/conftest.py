@@ -18,6 +18,7 @@ from liveness.services import tokens
 from tests.support.celery_tasks import TAGS, CeleryWorker
 from tests.support.claim_floors import seconds
 from tests.support.clock import CLOCK, UUID7, UUID7_OF_PRODUCT, Clock
+from tests.support.connecting import connection_parameters
 from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
@@ -51,6 +52,7 @@ def pytest_collection_finish() -> None:
 
 
 def install_clock(**_: object) -> None:
+    assert connection_parameters()["dbname"] == connection.settings_dict["NAME"]
     with connection.cursor() as cursor:
         cursor.execute(CLOCK)
 
@@ -62,8 +64,13 @@ def install_uuid7(**_: object) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
+    database = settings.DATABASES["default"]
+    # From here on the settings lead to the database of the tests. Otherwise a thread that an earlier test left could
+    # open the pool to another one while this one is created, and all tests of this process would run there.
+    database["NAME"] = database["TEST"]["NAME"] = database["TEST"]["NAME"] or f"test_{database['NAME']}"
+    connection.close_pool()
     # Functions are looked up in test_clock before pg_catalog, so every statement of the product reads this clock.
-    options = settings.DATABASES["default"]["OPTIONS"]
+    options = database["OPTIONS"]
     if options["pool"]:
         options["pool"]["timeout"] = 60  # tests have more threads than connections
     options["options"] += " -c search_path=public,test_clock,pg_catalog"

@@ -5,36 +5,35 @@ import subprocess
 import sys
 
 import pytest
-from django.db import connection
 from psycopg import connect, sql
 
 from controlplane.embedded import postgres_binaries
 from liveness.services import tokens
+from tests.support.connecting import connection_parameters
 from tests.support.http import Caller
 from tests.support.processes import ROOT
 
-COPY = "restored"
+COPY = f"restored_{os.getpid()}"
 PROGRAMS = postgres_binaries.find_wheel() / "pginstall18" / "bin"
 
 
 @pytest.fixture
-def url():
-    """Return the address of a database with this name, beside that of the tests."""
-    given = connection.settings_dict
-    return lambda name: (
-        f"postgresql://{given['USER']}:{given['PASSWORD']}@/{name}?host={given['HOST']}&port={given['PORT']}"
-    )
+def here(committed):
+    """Return the parameters of a connection to the database of the tests."""
+    return connection_parameters()
 
 
 @pytest.fixture
-def copy(url):
+def copy(here):
     """Return the address of an empty database."""
-    with connect(url("postgres"), autocommit=True) as server:
-        server.execute(sql.SQL("drop database if exists {}").format(sql.Identifier(COPY)))
+    with connect(**{**here, "dbname": "postgres"}, autocommit=True) as server:
         server.execute(sql.SQL("create database {}").format(sql.Identifier(COPY)))
-    yield url(COPY)
-    with connect(url("postgres"), autocommit=True) as server:
+        yield address(**{**here, "dbname": COPY})
         server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(COPY)))
+
+
+def address(dbname, host, port, user, password=""):
+    return f"postgresql://{user}:{password}@/{dbname}?host={host}&port={port}"
 
 
 def run(*command, **variables):
@@ -43,15 +42,16 @@ def run(*command, **variables):
     return done.stdout
 
 
-def contents(address):
+def contents(place):
     """Return the number of rows of each table, the functions and triggers, and the jobs and attempts."""
-    with connect(address) as database:
+    with connect(place) as database:
         tables = [
             name
             for (name,) in database.execute(
                 "select tablename from pg_tables where schemaname = 'public' order by tablename"
             )
         ]
+        assert tables, f"{database.info.dbname} has no tables"
         counts = {
             name: database.execute(sql.SQL("select count(*) from {}").format(sql.Identifier(name))).fetchone()
             for name in tables
@@ -65,7 +65,7 @@ def contents(address):
     return counts, code, triggers, indexes, jobs
 
 
-def test_a_dump_that_was_taken_at_work_is_a_control_plane_when_it_is_restored(committed, url, copy, tmp_path):
+def test_a_dump_that_was_taken_at_work_is_a_control_plane_when_it_is_restored(committed, here, copy, tmp_path):
     client = Caller(tokens.create_token("client", "client"))
 
     def submit():
@@ -78,10 +78,10 @@ def test_a_dump_that_was_taken_at_work_is_a_control_plane_when_it_is_restored(co
     one.hold()
     submit()
     dump = str(tmp_path / "controlplane.dump")
-    here = url(connection.settings_dict["NAME"])
-    run(str(PROGRAMS / "pg_dump"), "--format=custom", f"--file={dump}", here)
+    source = address(**here)
+    run(str(PROGRAMS / "pg_dump"), "--format=custom", f"--file={dump}", source)
     run(str(PROGRAMS / "pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={copy}", dump)
-    assert contents(copy) == contents(here)
+    assert contents(copy) == contents(source)
     assert [state for _, state, _ in contents(copy)[-1]] == ["COMPLETED", "RUNNING", "PENDING"]
 
     command = (sys.executable, "-W", "ignore", "manage.py")

@@ -14,6 +14,7 @@ from django.db import OperationalError, connections
 from controlplane.core.database import errors, silence
 from controlplane.core.notifications import Listener
 from controlplane.core.threads import Threads
+from tests.support.connecting import connection_parameters
 from tests.support.processes import beside, eventually
 from tests.support.proxy import SilencingProxy
 
@@ -38,8 +39,7 @@ def connected(proxy, **options):
 
 @pytest.fixture
 def proxy(transactional_db):
-    name = connections["default"].settings_dict["NAME"]
-    with SilencingProxy(beside(name)) as proxy:
+    with SilencingProxy(beside(connection_parameters()["dbname"])) as proxy:
         yield proxy
 
 

@@ -10,8 +10,8 @@ from jobs.models import WorkerJob
 from liveness.models import Instance
 from liveness.services import maintenance, tokens
 from tests.integration.races.test_hot_paths import run, submit_many
+from tests.support.connecting import connection_parameters
 from tests.support.http import Caller
-from tests.support.processes import beside
 
 TEMPORARY = [
     *(code if len(code) == 5 else f"{code}000" for code in errors.BY_SQLSTATE if code != "0A"),
@@ -87,7 +87,7 @@ def api_of(transactional_db):
 
 
 def end_session(pid):
-    with psycopg.connect(beside(connection.settings_dict["NAME"]), autocommit=True) as other:
+    with psycopg.connect(**connection_parameters(), autocommit=True) as other:
         other.execute("select pg_terminate_backend(%s)", [pid])
         while other.execute("select 1 from pg_stat_activity where pid = %s", [pid]).fetchone():
             pass
@@ -102,9 +102,9 @@ def terminate_own_session():
 
 
 def idle_for_too_long():
-    run("set idle_session_timeout = '1ms'; select pg_sleep(0.01)")
     pid = connection.connection.info.backend_pid
-    with psycopg.connect(beside(connection.settings_dict["NAME"]), autocommit=True) as other:
+    with psycopg.connect(**connection_parameters(), autocommit=True) as other:
+        run("set idle_session_timeout = '1ms'; select pg_sleep(0.01)")
         while other.execute("select 1 from pg_stat_activity where pid = %s", [pid]).fetchone():
             pass
 
