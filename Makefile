@@ -33,14 +33,17 @@ WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
 PATIENT_WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 2 ))
 FAST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --ignore tests/acceptance --ignore tests/bench
 ACCEPTANCE := $(BIN)/python -m pytest --numprocesses $(PATIENT_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance
+# With SECOND_TRY=1, as in CI, tests that failed run once more, by themselves. 1 is pytest's status for failed tests.
+AGAIN := { test $$? = 1 && test -n "$(SECOND_TRY)" && echo "Second try of what failed beside other tests:" && \
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -m "not exhaustive"; }
 
 test: test-fast test-acceptance ## run all tests but the exhaustive ones
 
 test-fast: $(DEV_STAMP) ## run the tests that start no real processes
-	$(FAST) -m "not exhaustive"
+	$(FAST) -m "not exhaustive" || $(AGAIN)
 
 test-acceptance: $(DEV_STAMP) ## run the tests that start real processes
-	$(ACCEPTANCE) -m "not exhaustive"
+	$(ACCEPTANCE) -m "not exhaustive" || $(AGAIN)
 
 test-exhaustive: $(DEV_STAMP) ## test all pairs of transactions, addresses and phases; long outages
 	$(FAST) -m exhaustive
