@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from controlplane.client import views
+from controlplane.client import placement_views, views
 from controlplane.client.answers import Execution, Job
 from controlplane.client.asynchronous import Client
 from controlplane.client.command_parts import objects, parse_json, read_json, show_one
 from controlplane.client.output import Output
+from controlplane.client.placement_views import explained_wait
 from controlplane.client.short_ids import (
     LARGEST_PAGE,
     find_batch,
@@ -79,7 +80,7 @@ def show_job(client: Client, given: Namespace, out: Output) -> int:
 
 
 def show_placement(client: Client, given: Namespace, out: Output) -> int:
-    return show_one(client.placement(find_job(client, given.job)), views.placement, out)
+    return show_one(client.placement(find_job(client, given.job)), placement_views.placement, out)
 
 
 def show_execution(client: Client, given: Namespace, out: Output) -> int:
@@ -134,7 +135,9 @@ def show_instance(client: Client, given: Namespace, out: Output) -> int:
 
 
 def show_logs(client: Client, given: Namespace, out: Output) -> int:
-    _print_logs(client, find_job(client, given.job), out, follow=given.follow, attempt=given.attempt)
+    job = find_job(client, given.job)
+    with explained_wait(client, [job] if given.follow else []):
+        _print_logs(client, job, out, follow=given.follow, attempt=given.attempt)
     return 0
 
 
@@ -157,14 +160,16 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
         submitted = client.submit_many([{**job, **options} for job in jobs], namespace=given.namespace)
     else:
         submitted = [client.submit(describe_action(given), namespace=given.namespace, **options)]
-    if given.follow and len(submitted) == 1 and not out.is_json:
-        out.line(submitted[0]["id"])
-        _print_logs(client, submitted[0]["id"], out, follow=True)
     if not (given.wait or given.follow):
         for job in submitted:
             out.document(job) if out.is_json else out.line(job["id"])
         return 0
-    return _wait(client, [job["id"] for job in submitted], given.timeout, out)
+    ids = [job["id"] for job in submitted]
+    with explained_wait(client, ids):
+        if given.follow and len(ids) == 1 and not out.is_json:
+            out.line(ids[0])
+            _print_logs(client, ids[0], out, follow=True)
+        return _wait(client, ids, given.timeout, out)
 
 
 def execute(client: Client, given: Namespace, out: Output) -> int:
@@ -196,7 +201,9 @@ def answer(client: Client, given: Namespace, out: Output) -> int:
 
 
 def wait(client: Client, given: Namespace, out: Output) -> int:
-    return _wait(client, [find_job(client, job) for job in given.job], given.timeout, out)
+    jobs = [find_job(client, job) for job in given.job]
+    with explained_wait(client, jobs):
+        return _wait(client, jobs, given.timeout, out)
 
 
 def describe_action(given: Namespace) -> dict[str, Any]:

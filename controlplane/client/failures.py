@@ -24,5 +24,10 @@ def explain(refused: Refused) -> str:
 
 
 def complain(text: str, code: int) -> int:
-    print(*map(escaped, text.split("\n")), sep="\n", file=sys.stderr)  # noqa: T201
+    print_for_people(text)
     return code
+
+
+def print_for_people(text: str) -> None:
+    """Print lines for a person, on stderr."""
+    print(*map(escaped, text.split("\n")), sep="\n", file=sys.stderr)  # noqa: T201

@@ -185,28 +185,6 @@ def held_text(hold: Mapping[str, Any]) -> str:
     return ", ".join(f"{kind} {value}" for kind, value in hold["of"].items())
 
 
-def placement(item: Mapping[str, Any], out: Output) -> None:
-    rows = [[one["server"]["name"], "eligible", f"load {one['load']:g}"] for one in item["eligible"]]
-    rows += [[one["server"]["name"], one["filter"], one["detail"]] for one in item["ruled_out"]]
-    if begins := item["waiting_for"]:
-        out.fields({"waits": waiting_words(begins)}, ("waits",))
-    out.table(["server", "filter", "detail"], rows)
-
-
-def waiting_words(begins: Mapping[str, Any]) -> str:
-    """Return what a job waits for, in words."""
-    match begins["what"]:
-        case "hold":
-            return f"for the hold {begins['hold']}"
-        case "limit":
-            return f"for a slot of {begins['limit']}"
-        case "max_parallel":
-            return f"for other items of {begins['step']}"
-        case "stop":
-            return f"until {begins['server']['name']} has stopped it, or must have"
-    return f"until {time_text(begins['until'])}"
-
-
 def instance_fields(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of the control plane in words, by name."""
     servers: Counter[str] = Counter()
