@@ -45,6 +45,7 @@ from controlplane.console.presenters.job_times import describe_times
 from controlplane.console.presenters.jobs import count_losses, describe_action, short_id
 from controlplane.core.database.replica import read_past
 from controlplane.core.durations import describe_exactly
+from jobs.choices import OnWorkerLost
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors.job_details import job_details
@@ -52,7 +53,7 @@ from jobs.selectors.jobs import DetailedJob, jobs_with_flags
 from jobs.selectors.placement import AHEAD_COUNTED, job_placement
 from jobs.selectors.servers import servers_with_held_attempts
 from jobs.selectors.timeline import job_timeline
-from jobs.states import AttemptState, Flag, JobState
+from jobs.states import AttemptState, Flag, JobKind, JobState
 from liveness.conf import conf as liveness_conf
 from liveness.selectors.heartbeats import own_outages, signs_of_life
 
@@ -104,6 +105,8 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         ],
         "action_events": present_action_events(details),
         "flags": [Flag(flag).meaning for flag in details.flags],
+        "origin": JobKind(details.kind).meaning,
+        "if_worker_lost": OnWorkerLost(details.on_worker_lost).meaning,
         "placement": placed,
         "holder": holder,
         "may_answer": (

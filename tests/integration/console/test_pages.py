@@ -14,9 +14,10 @@ from django.urls import reverse
 
 from controlplane.console.charts import layouts, machine
 from controlplane.console.formatting import page_url
+from jobs.choices import OnWorkerLost
 from jobs.permissions import VIEWS
 from jobs.services.liveness_check import check_liveness
-from jobs.states import AttemptState, ExecutionState, JobState
+from jobs.states import AttemptState, ExecutionState, JobKind, JobState
 from liveness import states
 from liveness.models import OF_NAMESPACE
 from liveness.selectors.clock import database_time
@@ -251,6 +252,14 @@ def test_a_job_page_shows_progress_and_last_message_of_a_running_attempt(reader,
     assert "&lt;script&gt;alert(1)" in content and HOSTILE not in content
     server.complete(attempt)
     assert "<progress" not in reader.get(page).content.decode()
+
+
+@pytest.mark.parametrize("strategy", OnWorkerLost)
+def test_a_job_page_explains_what_follows_if_its_worker_is_lost(reader, submit, strategy):
+    job = submit(on_worker_lost=strategy.value)
+    page = reader.get(f"/admin/instance/jobs/{job['id']}/").content.decode()
+    assert f"<dt>If the worker is lost</dt><dd>{strategy.meaning}</dd>" in page
+    assert f"<dt>Origin</dt><dd>{JobKind.TASK.meaning}</dd>" in page
 
 
 def test_a_failed_job_shows_its_error_first_and_whether_it_is_in_quarantine(reader, worker, submit):
