@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import pytest
 
 from controlplane.embedded.postgres import PostgresServer
 from tests.support.processes import ROOT, eventually
@@ -64,6 +65,7 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_benchmark_leaves_no_process_shared_memory_or_folder(tmp_path):
     command = [sys.executable, "-m", "tests.bench", "throughput"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -386,6 +386,7 @@ def test_polls_without_changes_are_empty_and_stop_after_the_job_has_ended(site):
     page.context.close()
 
 
+@pytest.mark.exhaustive
 def test_a_row_of_a_list_is_one_line_on_every_screen_wider_than_a_phone(site):
     site.running.agent("rows", site.url, "--tags", "rows")
     job = site.submit("exit 1", tags=["rows"], unmatched="wait", name="import of the orders of the day " * 3)

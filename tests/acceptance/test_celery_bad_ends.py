@@ -63,7 +63,7 @@ def test_a_hard_time_limit_is_a_loss_if_the_task_returns_to_its_queue(fleet, pla
     eventually(lambda: fleet.unacked() == 0 and not fleet.redis.llen("orders"), why="every message is settled")
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_protocol_1_task_is_quarantined_under_its_id_and_sent_again(fleet, plane, whole):
     """The task kills its child process, or its worker with all processes."""
     fleet.env["CONTROLPLANE_CELERY_MAX_RESUBMISSIONS"] = "0"

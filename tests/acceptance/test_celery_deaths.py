@@ -75,7 +75,7 @@ def test_messages_of_a_worker_that_never_registered_return(fleet, plane):
     ended(fleet, "running")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.exhaustive)])
 def test_a_frozen_host_is_replaced_and_stops_at_once_when_it_wakes(fleet, plane, pool):
     fleet.worker("victim", pool=pool)
     fleet.ready("victim")

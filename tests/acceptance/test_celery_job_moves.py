@@ -9,7 +9,7 @@ from tests.support.services import RabbitMQ, Redis
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
+@pytest.fixture(params=["redis", pytest.param("rabbitmq", marks=pytest.mark.exhaustive)])
 def broker(request, tmp_path):
     folder = tmp_path / "broker"
     folder.mkdir()

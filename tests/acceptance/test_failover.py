@@ -112,6 +112,7 @@ def test_a_synchronous_standby_continues_with_every_job(plane):
     assert workers(plane, plane.standby) == ["RUNNING"] * 2
 
 
+@pytest.mark.exhaustive
 def test_a_lost_claim_gives_no_attempt_number_out_twice(plane):
     claimed = submit(plane, "claimed", available_at=IN_AN_HOUR)
     eventually(

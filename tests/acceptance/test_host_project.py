@@ -216,6 +216,7 @@ def test_a_project_with_users_rest_settings_and_celery_of_its_own_runs_the_main_
     run_main_job(project, "default")
 
 
+@pytest.mark.exhaustive
 def test_the_control_plane_may_have_a_database_of_its_own_beside_that_of_the_project(project):
     project.add_settings(OF_ITS_OWN)
     run_main_job(project, "default", "fleet")

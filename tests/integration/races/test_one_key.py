@@ -102,9 +102,14 @@ def run(url, key, *command):
 
 
 @pytest.mark.parametrize(
-    "command", [GRANIAN, f"{CELERY} worker --pool solo", f"{CELERY} beat", "manage.py standalone --workers 0 --port 1"],
-    ids=["web", "executor", "scheduler", "standalone"],
-)  # fmt: skip
+    "command",
+    [
+        pytest.param(GRANIAN, id="web"),
+        pytest.param(f"{CELERY} worker --pool solo", id="executor", marks=pytest.mark.exhaustive),
+        pytest.param(f"{CELERY} beat", id="scheduler", marks=pytest.mark.exhaustive),
+        pytest.param("manage.py standalone --workers 0 --port 1", id="standalone"),
+    ],
+)
 def test_no_process_of_a_second_control_plane_starts(owned, command, tmp_path, monkeypatch):
     monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(tmp_path))
     (tmp_path / "broker").mkdir()
