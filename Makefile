@@ -29,8 +29,8 @@ run: $(RUN_STAMP) ## run the standalone demo, PORT=8000
 unexport PYTHONDONTWRITEBYTECODE
 
 # More workers than cores, because many tests wait. Tests that start real processes wait the most.
-WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 2 ))
-PATIENT_WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 5 / 2 ))
+WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
+PATIENT_WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 2 ))
 FAST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --ignore tests/acceptance --ignore tests/bench
 ACCEPTANCE := $(BIN)/python -m pytest --numprocesses $(PATIENT_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance
 # With SECOND_TRY=1, as in CI, tests that failed run once more, by themselves. 1 is pytest's status for failed tests.
