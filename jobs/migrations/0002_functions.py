@@ -306,16 +306,13 @@ $$;
 LIMIT_ROOM = """
 -- Return how many slots of a key are free and how many of its jobs may start now (null: any number). `most` is the
 -- number of all its slots: a job that needs more never starts. `reserved` are the slots that a waiting execution needs,
--- by the namespace of the limit. These slots and one start are not free.
-CREATE FUNCTION limit_room(
-    key text, of_namespace text, reserved jsonb DEFAULT NULL, OUT slots bigint, OUT starts bigint, OUT most bigint)
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
+-- by the namespace of the limit. These slots and one start are not free. It is in SQL, so that PostgreSQL puts it into
+-- the statement that calls it: a key costs a fifth then. An argument with a subquery prevents that.
+CREATE FUNCTION limit_room(key text, of_namespace text, reserved jsonb DEFAULT NULL)
+RETURNS TABLE (slots bigint, starts bigint, most bigint) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT min(l.running - l.used - coalesce(($3 ->> l.namespace)::bigint, 0)),
            min(floor(l.tokens) - coalesce(jsonb_exists($3, l.namespace), false)::int)::bigint, min(l.running)
-      INTO slots, starts, most
-      FROM limits_of($1, $2) l;
-END
+      FROM limits_of($1, $2) l
 $$;
 """
 PARKED_AT_SUBMISSION = """

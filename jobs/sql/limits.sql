@@ -110,11 +110,13 @@ claimable_jobs as materialized (
             limit %(most)s) j
 ),
 rooms as materialized (
-    -- `offset 0` makes PostgreSQL call the function for limited keys only.
+    -- `offset 0` makes PostgreSQL look at limited keys only, and read `reserved` once for each.
     select of_key.key, of_key.namespace, room.slots, room.starts, room.most
       from (select key, is_limited, namespace from parked_sets union select key, true, namespace from claimable_jobs) of_key
       left join lateral (
-           select * from limit_room(of_key.key, of_key.namespace, {{reserved_slots(of_key)}})
+           select in_key.*
+             from (select {{reserved_slots(of_key)}} as slots offset 0) reserved
+            cross join lateral limit_room(of_key.key, of_key.namespace, reserved.slots) in_key
             where of_key.is_limited offset 0) room on true
 ),
 counted_jobs as (

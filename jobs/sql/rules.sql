@@ -170,9 +170,10 @@ exists (
 -- the first execution that waits for the slots of key of_key which limit l counts, and how many it needs. One that needs
 -- more slots than there are never starts, so it does not count. Nor does one that lacks only slots of another limit, or
 -- one that the database refused to start
+-- Executions wait rarely. The subquery keeps the function out of the plan of each claim, which would cost more
 (select waiting.amount
    from (select e.*, e.id as execution_id, (e.limits ->> of_key.key)::int as amount from jobs_execution e) waiting
-  cross join lateral limit_room(of_key.key, waiting.namespace) own
+  cross join lateral limit_room(of_key.key, (select waiting.namespace)) own
   where {{execution_is_parked(waiting)}} and waiting.parked_by ->> 'limit' = of_key.key
     and (l.namespace = 'default' or waiting.namespace = l.namespace)
     and coalesce(waiting.amount <= own.most, true)
