@@ -111,7 +111,7 @@ def last_server(job: Mapping[str, Any]) -> str:
 
 def parked_words(job: Mapping[str, Any]) -> list[str]:
     """Return why a job is parked, in words."""
-    texts = {"limit": "limited by {}", "max_parallel": "waits for other items of {}"}
+    texts = {"limit": "limited by {}", "max_parallel": "waits for other items of {}", "hold": "on hold"}
     return [texts[by].format(name) for by, name in (job.get("parked_by") or {}).items() if by in texts]
 
 

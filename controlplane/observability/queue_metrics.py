@@ -27,8 +27,9 @@ def queue_gauges() -> Iterator[Metric]:
     parked = GaugeMetricFamily(
         "controlplane_parked_jobs", "Jobs that wait for another reason than workers.", labels=["by"]
     )
-    parked.add_metric(["limit"], sum(row.parked - row.on_hold for row in rows))
+    parked.add_metric(["limit"], sum(row.parked - row.on_hold - row.in_loops for row in rows))
     parked.add_metric(["hold"], sum(row.on_hold for row in rows))
+    parked.add_metric(["max_parallel"], sum(row.in_loops for row in rows))
     yield parked
 
 

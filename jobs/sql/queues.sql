@@ -1,20 +1,22 @@
 -- step: queues -> queues
 -- Count the jobs of each queue: of each namespace and set of required tags. `waiting` jobs may start now, `parked` ones wait
--- for something other than a worker (a limit or a hold), `scheduled` ones start later, and `running` ones are held by a
--- worker. Jobs with the empty tag are left out, because the control plane starts those itself. `tag` (null: any) is one of
--- the tags of the queue. `on_hold` is the number of parked jobs that wait for a hold.
+-- for something other than a worker, `scheduled` ones start later, and `running` ones are held by a worker. Jobs with the
+-- empty tag are left out, because the control plane starts those itself. `tag` (null: any) is one of the tags of the queue.
+-- Of the parked jobs, `on_hold` ones wait for a hold, `in_loops` ones for other items of their loop, and the rest for limits.
 queues as (
     select q.namespace, q.required_tags, case when q.is_held then 0 else q.waiting end as waiting,
-           q.limited + q.on_hold + case when q.is_held then q.waiting else 0 end as parked,
-           q.on_hold + case when q.is_held then q.waiting else 0 end as on_hold, q.scheduled, q.running, q.oldest_at
+           q.limited + q.in_loops + q.on_hold + case when q.is_held then q.waiting else 0 end as parked,
+           q.on_hold + case when q.is_held then q.waiting else 0 end as on_hold, q.in_loops, q.scheduled, q.running, q.oldest_at
       from (
     select counted.namespace, counted.required_tags, {{is_held_set(counted)}} as is_held,
            sum(counted.waiting)::bigint as waiting, sum(counted.limited)::bigint as limited, sum(counted.on_hold)::bigint as on_hold,
+           sum(counted.in_loops)::bigint as in_loops,
            sum(counted.scheduled)::bigint as scheduled, sum(counted.running)::bigint as running, min(counted.oldest_at) as oldest_at
       from (select j.namespace, j.required_tags,
                    count(*) filter (where j.parked_by is null and j.available_at <= (select clock_timestamp())
                                       and not {{is_held_by_itself(j)}}) as waiting,
-                   count(*) filter (where j.parked_by is not null and not j.parked_by ? 'hold') as limited,
+                   count(*) filter (where j.parked_by is not null and not j.parked_by ?| array['hold', 'max_parallel']) as limited,
+                   count(*) filter (where j.parked_by ? 'max_parallel') as in_loops,
                    count(*) filter (where j.parked_by ->> 'hold' is not null or j.parked_by is null
                                       and j.available_at <= (select clock_timestamp()) and {{is_held_by_itself(j)}}) as on_hold,
                    count(*) filter (where j.parked_by is null and j.available_at > (select clock_timestamp())) as scheduled, 0 as running,
@@ -24,7 +26,7 @@ queues as (
                and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
              group by j.namespace, j.required_tags
              union all
-            select j.namespace, j.required_tags, 0, 0, 0, 0, count(*), null
+            select j.namespace, j.required_tags, 0, 0, 0, 0, 0, count(*), null
               from jobs_workerjob j
              where j.state in {{LIVE}} and j.required_tags <> array[''] and {{is_in_namespaces(j)}}
                and (%(tag)s::text is null or %(tag)s::text = any(j.required_tags))
@@ -37,11 +39,11 @@ queues as (
 -- may get work and have the tags; a full one counts, because it will have room again. `hold` is the oldest hold of all jobs of
 -- the queue.
 -- takes: namespaces text[], tag text, after_namespace text, after_tags text[], limit bigint, staleness_multiplier float8
--- returns: namespace text, tags text[], waiting bigint, parked bigint, on_hold bigint, scheduled bigint, running bigint,
---   oldest_at timestamptz|null, hold jsonb|null, workers bigint
+-- returns: namespace text, tags text[], waiting bigint, parked bigint, on_hold bigint, in_loops bigint, scheduled bigint,
+--   running bigint, oldest_at timestamptz|null, hold jsonb|null, workers bigint
 -- row: Queue
 with {{queues}}
-select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.on_hold, q.scheduled, q.running, q.oldest_at,
+select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.on_hold, q.in_loops, q.scheduled, q.running, q.oldest_at,
        (select {{hold_in_json(hold)}} from jobs_hold hold
          where {{is_in_force(hold)}} and {{covers_set(hold, q)}} order by hold.id limit 1) as hold,
        (select count(*) from liveness_server s
@@ -56,17 +58,18 @@ select q.namespace, q.required_tags as tags, q.waiting, q.parked, q.on_hold, q.s
 -- statement: list_largest_queues
 -- List the `limit` queues with most jobs, largest first, and one row `other` for all the rest together.
 -- takes: namespaces text[], tag text, limit bigint
--- returns: namespace text, tags text, waiting bigint, parked bigint, on_hold bigint, running bigint
+-- returns: namespace text, tags text, waiting bigint, parked bigint, on_hold bigint, in_loops bigint, running bigint
 -- row: LargestQueue
 with {{queues}},
 ranked as (
     select queues.*, row_number() over (order by waiting + parked + running desc, namespace, required_tags) <= %(limit)s as is_named
       from queues
 )
-select namespace, array_to_string(required_tags, ',') as tags, waiting, parked, on_hold, running
+select namespace, array_to_string(required_tags, ',') as tags, waiting, parked, on_hold, in_loops, running
   from ranked where is_named
  union all
-select 'other', 'other', sum(waiting)::bigint, sum(parked)::bigint, sum(on_hold)::bigint, sum(running)::bigint
+select 'other', 'other', sum(waiting)::bigint, sum(parked)::bigint, sum(on_hold)::bigint, sum(in_loops)::bigint,
+       sum(running)::bigint
   from ranked where not is_named having count(*) > 0
 
 -- statement: read_queue_rates

@@ -26,7 +26,7 @@ from controlplane.core.json_bodies import write_json
 from controlplane.core.problems import Problem
 from jobs.api.serializers.changes import JobChanges
 from jobs.api.serializers.executions import SubmissionRequest
-from jobs.models import WorkerJob
+from jobs.models import WorkerJob, named_limits
 from jobs.services import changes
 from jobs.states import JobKind
 
@@ -34,7 +34,7 @@ ADD, EDIT = "jobs.add_workerjob", "jobs.change_workerjob"
 """Permissions to submit jobs, and to change jobs that wait."""
 COPIED = (
     "timeout_seconds", "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
-    "isolation", "limits",
+    "isolation", "worker_slots", "deadline_seconds", "on_deadline", "notify",
 )  # fmt: skip
 """Fields that a copy takes from its job without showing them."""
 EDITED = ("payload", "tags", "priority")
@@ -85,6 +85,8 @@ class NewJobForm(WorkForm, OnceForm):
         copied: dict[str, Any] = {}
         if source is not None:
             copied = {name: value for name in COPIED if (value := getattr(source, name)) is not None}
+            if limits := named_limits(source.limits):  # rules add the others again
+                copied["limits"] = limits
             action, payload = restore(action, source.action), restore(payload, source.payload)
         job = {**copied, "action": action, "tags": values["tags"], "priority": values["priority"]}
         job |= {"name": values["name"]} if values["name"] else {}

@@ -77,10 +77,16 @@ def describe_wait(job: DetailedJob, prospect: Prospect | None) -> tuple[str, Saf
 
 
 def describe_parked(job: DetailedJob) -> str:
-    """Return that a waiting job is on hold or limited, or an empty text if it only waits for a worker."""
-    parked_by = job.parked_by or {}
-    key = parked_by.get("limit") or parked_by.get("execution_limit")
-    return "On hold" if "hold" in parked_by else f"Limited by {key}" if key else ""
+    """Return what parks a waiting job, or an empty text if it only waits for a worker."""
+    for by, value in (job.parked_by or {}).items():
+        match by:
+            case "hold":
+                return "On hold"
+            case "max_parallel":
+                return f"Waiting for other items of {value}"
+            case "limit" | "execution_limit":
+                return f"Limited by {value}"
+    return ""
 
 
 def describe_event(wait: dict[str, Any], now: datetime) -> SafeString:

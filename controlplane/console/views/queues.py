@@ -81,10 +81,10 @@ def describe_queue(row: Queue) -> str:
 
 def describe_parked(row: Queue) -> str:
     """Return what the parked jobs of a queue wait for. A queue that is on hold as a whole has a mark of its own."""
-    limited, on_hold = row.parked - row.on_hold, 0 if row.hold else row.on_hold
-    if limited and on_hold:
-        return f"{limited:,} limited, {on_hold:,} on hold"
-    return "limited" if limited else "on hold" if on_hold else ""
+    limited, on_hold = row.parked - row.on_hold - row.in_loops, 0 if row.hold else row.on_hold
+    counts = {"limited": limited, "on hold": on_hold, "in loops": row.in_loops}
+    reasons = [(count, reason) for reason, count in counts.items() if count]
+    return ", ".join(f"{count:,} {reason}" if len(reasons) > 1 else reason for count, reason in reasons)
 
 
 def present_rate(rate: QueueRate) -> dict[str, Any]:

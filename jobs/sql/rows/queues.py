@@ -10,6 +10,7 @@ class Queue(NamedTuple):
     waiting: int
     parked: int
     on_hold: int
+    in_loops: int
     scheduled: int
     running: int
     oldest_at: datetime | None
@@ -23,6 +24,7 @@ class LargestQueue(NamedTuple):
     waiting: int
     parked: int
     on_hold: int
+    in_loops: int
     running: int
 
 

@@ -85,6 +85,20 @@ def test_a_job_runs_again_as_a_copy_with_changes(browser, submit):
     assert event.changes == {"copy_of": {"old": None, "new": first}}
 
 
+def test_a_copy_keeps_what_the_form_does_not_show_although_a_rule_limits_its_tag(browser, submit, operator):
+    assert operator.caller.call("put", "/limits/tag:gpu", {"running": 5}).status_code == 201
+    hidden = {"worker_slots": 4, "deadline_seconds": 60.0, "on_deadline": "cancel"}
+    notify = [{"url": "https://example.org/hook", "on": ["FAILED"]}]
+    first = submit(tags=["gpu"], limits={"licence": 2}, notify=notify, **hidden)["id"]
+    page = browser.get(f"{PAGES}jobs/{first}/again/").content.decode()
+    answer = browser.post(f"{PAGES}jobs/{first}/again/", fields_of(page))
+    assert answer.status_code == 302, answer.content.decode()
+    source, copy = WorkerJob.objects.order_by("pk")
+    assert copy.limits == source.limits == {"licence": 2, "tag:gpu": 1}
+    for name in (*hidden, "notify"):
+        assert getattr(copy, name) == getattr(source, name) is not None
+
+
 def test_a_step_and_an_unknown_job_cannot_run_again_by_themselves(browser, begin):
     step = begin({"key": "a", "action": SCRIPT}).step("a")["job"]
     for job in (step, "018f0000-0000-7000-8000-000000000000"):

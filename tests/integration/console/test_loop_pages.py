@@ -75,9 +75,10 @@ def test_a_step_without_values_of_others_has_no_table_of_origins(begin, page):
 def test_the_page_of_a_parked_item_shows_what_it_waits_for(begin, do, page):
     run = begin(step("list"), loop(max_parallel=1))
     do("list", output=[1, 2])
-    assert "It starts when other items of <code>each</code> have ended" in page(
-        f"jobs/{child_of(run).step('1')['job']}/"
-    )
+    shown = page(f"jobs/{child_of(run).step('1')['job']}/")
+    assert "It starts when other items of <code>each</code> have ended" in shown
+    assert "Waiting for other items of each." in shown and "No alive server may run it" not in shown
+    assert "Waiting for other items of each" in page("jobs/?state=PENDING")
 
 
 def test_a_loop_of_a_thousand_items_needs_no_more_queries_than_any_execution(begin, do, page):

@@ -404,7 +404,14 @@ EVERY_OPTION = {
     **{"max_retries": 3, "retry_delay_seconds": 1.5, "retry_backoff": "exponential", "retry_on": ["exit:1", "timeout"]},
     **{"timeout_seconds": 60, "on_worker_lost": "FAIL", "isolation": "process", "worker_slots": 2},
     "tags": ['a "b"', "c\\d", "NULL", "{}"],
+    "limits": {"licence": 2},
 }
+
+
+def test_a_unique_task_is_not_stored_again_while_it_waits(tasks, db):
+    task = replace(tasks.send, options={"unique": {"key": "report"}})
+    assert task.enqueue("a").id == task.enqueue("b").id
+    assert WorkerJob.objects.count() == 1
 
 
 @pytest.mark.parametrize("options", [{}, EVERY_OPTION], ids=["default options", "every option"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from controlplane.observability.queue_metrics import queue_gauges
 from jobs.models import Execution, WorkerJob
 from jobs.services import sweep
 from jobs.services.retention import prune_old_rows
@@ -37,6 +38,13 @@ def job(run, key):
 def parked(run):
     """Return the keys of the items that wait for another item to end."""
     return [key for key in child_of(run).states() if job(run, key)["parked_by"] == WAITS]
+
+
+def test_items_that_wait_for_others_are_not_counted_as_limited(each):
+    each(4, max_parallel=2)
+    *_, family = queue_gauges()
+    counts = {sample.labels["by"]: sample.value for sample in family.samples}
+    assert counts == {"limit": 0, "hold": 0, "max_parallel": 2}
 
 
 def test_items_beyond_max_parallel_wait_until_others_end(each, do):

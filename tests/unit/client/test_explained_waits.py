@@ -7,6 +7,7 @@ import pytest
 from controlplane.client import placement_views
 from controlplane.client.__main__ import main
 from controlplane.client.placement_views import describe_wait
+from controlplane.client.views import parked_words
 from tests.support.scripted import Say, problem
 
 ID = "0190b5a5-0000-7000-8000-000000000001"
@@ -38,6 +39,12 @@ PLACEMENT = {"eligible": [], "ruled_out": [LACKS, OTHER], "waiting_for": None, "
 )
 def test_the_reason_is_one_sentence(given, sentence):
     assert describe_wait(PLACEMENT | given) == sentence
+
+
+def test_a_list_names_what_parks_a_job():
+    assert parked_words({"parked_by": {"hold": ID}}) == ["on hold"]
+    assert parked_words({"parked_by": {"limit": "api"}}) == ["limited by api"]
+    assert parked_words({"parked_by": None}) == []
 
 
 @pytest.fixture
