@@ -166,6 +166,10 @@ class EventCode(Described):
         "A trigger on the end of this execution did not start, because it had started before in the same chain.",
     )
     HOOK_FAILED = "HOOK_FAILED", "A hook failed. That does not change how the execution ends."
+    OUTPUT_NOT_AVAILABLE = (
+        "OUTPUT_NOT_AVAILABLE",
+        "An output is null: too large, or too slow to read.",
+    )
     EXECUTION_REPAIRED = (
         "EXECUTION_REPAIRED",
         "A step or the execution still waited for something that had ended, and was started or ended.",

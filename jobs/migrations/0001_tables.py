@@ -575,7 +575,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['id'],
                 'indexes': [models.Index(fields=['execution', 'id'], name='executionevent_of_execution')],
-                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('code', words='CODE_MAY_RUN,DEADLINE_MISSED,EXECUTION_REPAIRED,EXECUTION_TIMEOUT,HOOK_FAILED,JOB_REQUEUED,JOB_RESUBMITTED,NO_MATCHING_WORKER,RETRY,STEP_SKIPPED,STEP_TIMEOUT,TRIGGER_REFUSED,WORKER_CRASHED')), name='executionevent_code')],
+                'constraints': [models.CheckConstraint(condition=models.Q(controlplane.core.model_fields.IsOneOf('code', words='CODE_MAY_RUN,DEADLINE_MISSED,EXECUTION_REPAIRED,EXECUTION_TIMEOUT,HOOK_FAILED,JOB_REQUEUED,JOB_RESUBMITTED,NO_MATCHING_WORKER,OUTPUT_NOT_AVAILABLE,RETRY,STEP_SKIPPED,STEP_TIMEOUT,TRIGGER_REFUSED,WORKER_CRASHED')), name='executionevent_code')],
             },
         ),
         migrations.CreateModel(

@@ -20,8 +20,8 @@ $$;
 """
 RESOLVED_REFERENCES = """
 -- Replace the references in a value: `paths` has the path of each by its JSON pointer, or null for a hidden value, which
--- becomes `***`. A path to nothing gives the default of its reference, otherwise `fallback`. Without a fallback `problem`
--- says what is missing. All values together have at most 256 KiB.
+-- becomes `***`. A path to nothing gives the default of its reference, otherwise `fallback`. All values together have at
+-- most 256 KiB; the others become `fallback`. `problem` is what is too large, or what is missing without a fallback.
 CREATE FUNCTION resolved_references(
     target jsonb, paths jsonb, context jsonb, fallback jsonb, OUT value jsonb, OUT problem text)
 LANGUAGE plpgsql STABLE AS $$
@@ -48,6 +48,7 @@ BEGIN
                 problem := format('The values of its references have more than 262144 bytes, at %s', place.path);
                 RETURN;
             END IF;
+            problem := format('The values have more than 262144 bytes, so the one at %s is null', place.path);
             found := fallback;
         END IF;
         value := CASE WHEN keys = '{}' THEN found ELSE jsonb_set(value, keys, found) END;

@@ -215,7 +215,9 @@ def advance_executions(execution_ids: Iterable[UUID], *, begun: Iterable[UUID] =
         rows = sql.propagate_ends.fetch_rows(executions=pending, roots=roots, output_limit=SIZE_LIMIT)
         begin_without_worker([row.id for row in rows if row.what == "begins"])
         to_resolve = {row.execution for row in rows if row.what == "resolves" and row.execution}
-        pending = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
+        with_outputs = [row.id for row in rows if row.what == "reads outputs"]
+        step_data.read_outputs(with_outputs)
+        pending = sorted({row.execution for row in rows if row.what == "returns" and row.execution} | {*with_outputs})
         for row in rows:
             if row.what == "fails fast" and row.execution:
                 pending = sorted({*pending, *stop_items(row.execution, row.id, row.state)})

@@ -3,9 +3,9 @@
 A path is SQL/JSON. Its text comes from a client, so it may take long: each reading has a timeout.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -21,6 +21,7 @@ from jobs.sql import sql
 from jobs.sql.rows.step_data import ResolvedStep, SlowStep
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 NOUNS = {"execution": "a child execution", "wait": "a step that waits", "approval": "an approval"}
 """Types of actions whose values are shown in other places too, so that none of them can be hidden."""
@@ -165,14 +166,39 @@ def resolve_steps(executions: Iterable[UUID]) -> list[ResolvedStep | SlowStep]:
     return rows
 
 
+def read_outputs(executions: list[UUID]) -> None:
+    """Store the outputs of executions that are about to end. In the caller's transaction, which has locked their roots.
+
+    Outputs that take too long become null, and an event of the execution reports it. After SLOW_LIMIT of them the
+    others get less time.
+    """
+    if not executions or _store_outputs(executions, TIMEOUT):
+        return
+    slow = 0
+    for execution in executions:
+        seconds = TIMEOUT if slow < SLOW_LIMIT else TIMEOUT / 20
+        if len(executions) == 1 or not _store_outputs([execution], seconds):
+            slow += 1
+            log.warning("The outputs of an execution took too long", execution=str(execution))
+            sql.give_up_outputs.fetch_rows(execution=execution, seconds=seconds)
+
+
+def _store_outputs(executions: list[UUID], seconds: float) -> bool:
+    """Store outputs. Return False, and leave the executions as they were, if it takes longer than `seconds`."""
+    return _in_time(lambda: sql.read_outputs.fetch_rows(executions=executions), seconds) is not None
+
+
 def _resolve_in_time(steps: list[UUID]) -> list[ResolvedStep] | None:
     """Begin these steps. Return None, and leave them as they were, if their paths took too long."""
-    if not steps:
-        return []
-    with _statement_timeout(TIMEOUT):
+    return _in_time(lambda: stored_bytes.counting(sql.resolve_steps).fetch_rows(steps=steps), TIMEOUT) if steps else []
+
+
+def _in_time(call: Callable[[], T], seconds: float) -> T | None:
+    """Return the result of a statement that reads paths. Undo it and return None if it takes longer than `seconds`."""
+    with _statement_timeout(seconds):
         try:
             with transaction.atomic():
-                return stored_bytes.counting(sql.resolve_steps).fetch_rows(steps=steps)
+                return call()
         except OperationalError as error:
             if not isinstance(error.__cause__, QueryCanceled):
                 raise

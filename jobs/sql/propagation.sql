@@ -93,6 +93,13 @@ ended_steps as (
              where e.id = any(%(executions)s::uuid[]) and e.open_steps = 0 and e.state not in {{EXECUTION_TERMINAL}}) steps
      group by execution_id
 ),
+finished_executions as materialized (
+    select e.id, {{outputs_are_known(e)}} as ends
+      from ended_steps
+      join jobs_execution e on e.id = ended_steps.id and e.open_steps <= ended_steps.steps
+       and (e.sealed or e.state = 'CANCELLING')
+     where e.state not in {{EXECUTION_TERMINAL}}
+),
 ending_executions as materialized (
     select e.id, e.name, e.created_at, e.parent_step_id is not null as is_child,
            e.root_id, e.limits is not null as is_limited, clock_timestamp() as at,
@@ -107,9 +114,8 @@ ending_executions as materialized (
                     'steps', failed_steps.steps) end as error,
            coalesce(failed_steps.steps, '[]') as failed_steps,
            e.state = 'CANCELLING' and not {{timed_out(e)}} as is_called_off
-      from ended_steps
-      join jobs_execution e on e.id = ended_steps.id and e.open_steps <= ended_steps.steps
-       and (e.sealed or e.state = 'CANCELLING')
+      from finished_executions
+      join jobs_execution e on e.id = any(array[finished_executions.id])
      cross join lateral (
            select count(*) as count,
                   string_agg(step, ', ' order by finished_at) filter (where place <= 10) as named,
@@ -124,17 +130,14 @@ ending_executions as materialized (
                     where j.execution_id = e.id and not j.is_hook and not j.continue_on_failure
                       and j.state in {{TERMINAL}} and j.state not in ('COMPLETED', 'SKIPPED')) failures
            ) failed_steps
-     where e.state not in {{EXECUTION_TERMINAL}}
+     where finished_executions.ends
 ),
 updated_executions as (
     update jobs_execution e
        set open_steps = e.open_steps - ended_steps.steps,
            state = coalesce(ending_executions.state, e.state),
            finished_at = ending_executions.at,
-           error = case when ending_executions.id is null then e.error else ending_executions.error end,
-           outputs = case when ending_executions.id is not null and e.outputs_from is not null then (
-               select value from resolved_references(e.definition -> 'outputs', e.outputs_from -> 'paths',
-                   step_context(e.id, array(select jsonb_array_elements_text(e.outputs_from -> 'reads'))), 'null')) end
+           error = case when ending_executions.id is null then e.error else ending_executions.error end
       from ended_steps left join ending_executions using (id)
      where e.id = any(array[ended_steps.id]) and e.state not in {{EXECUTION_TERMINAL}}
  returning e.id, e.root_id, e.namespace, e.name, e.state, e.outputs, e.trigger_chain
@@ -244,6 +247,8 @@ select 'resolves', id, execution_id, null, null from updated_steps where has_pat
 select 'resolves', id, execution_id, null, null from updated_hooks where has_paths
  union all
 select 'fails fast', root_id, id, failed, null from failing_loops where id not in (select id from ending_executions)
+ union all
+select 'reads outputs', id, id, null, null from finished_executions where not ends
  union all
 select 'frees', e.id, e.id, null, null from jobs_execution e
  where e.id in (select execution_id from ended_jobs) and e.state = 'RUNNING' and e.loop ? 'max_parallel'

@@ -247,6 +247,10 @@ coalesce((select true from jobs_execution e
 -- true if item j counts against `max_parallel` of its loop. An ended one does while its code may still run
 (not {{is_parked_by_loop(j)}} and not (j.state in {{TERMINAL}} and j.passed_on))
 
+-- rule: outputs_are_known(e)
+-- true if the outputs of execution e have been read, or it has none. It ends after that
+(e.outputs_from is null or e.outputs_from ? 'read')
+
 -- rule: failed_fast(e)
 -- true if loop e is being stopped because an item of it has failed. It ends FAILED
 (e.state = 'CANCELLING' and coalesce(e.error ->> 'code' = 'ITEMS_FAILED', false))

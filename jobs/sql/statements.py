@@ -259,6 +259,8 @@ class JobsStatements(Statements):
     resolve_steps: Statement[step_data.ResolvedStep]
     resolve_steps_counted: Statement[step_data.ResolvedStep]
     fail_slow_step: Statement[step_data.SlowStep]
+    read_outputs: Statement[IdRow]
+    give_up_outputs: Statement[IdRow]
     list_step_times: Statement[step_times.StepTimes]
     list_family_needs: Statement[step_times.FamilyNeeds]
     lock_stored_bytes: Statement[stored_bytes.HeldSums]

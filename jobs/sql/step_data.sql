@@ -84,3 +84,41 @@ update jobs_workerjob j
                            'longer than %%s s each', %(slow_steps)s::int, %(seconds)s::float8) end)
  where j.id = %(step)s and j.state = 'BLOCKED'
 returning j.id, j.execution_id as execution, j.state, false as needs_no_worker, false as is_loop
+
+-- statement: read_outputs
+-- Store the outputs of these executions, whose roots are locked. Called with a timeout, because a path may take long.
+-- takes: executions uuid[]
+-- returns: id uuid
+with found as materialized (
+    select e.id, r.value, r.problem
+      from jobs_execution e
+     cross join lateral resolved_references(e.definition -> 'outputs', e.outputs_from -> 'paths',
+           step_context(e.id, array(select jsonb_array_elements_text(e.outputs_from -> 'reads'))), 'null') r
+     where e.id = any(%(executions)s::uuid[]) and not {{outputs_are_known(e)}}
+),
+new_events as (
+    insert into jobs_executionevent (execution_id, code, step, line)
+    select id, 'OUTPUT_NOT_AVAILABLE', '', 'Outputs: ' || problem from found where problem is not null
+)
+update jobs_execution e set outputs = found.value, outputs_from = e.outputs_from || '{"read": true}'
+  from found
+ where e.id = any(array[found.id])
+returning e.id
+
+-- statement: give_up_outputs
+-- Let all outputs of an execution be null that are values of its steps or inputs, because their paths took too long.
+-- takes: execution uuid, seconds float8
+-- returns: id uuid
+with given_up as (
+    update jobs_execution e
+       set outputs = (select value from resolved_references(e.definition -> 'outputs', e.outputs_from -> 'paths', '{}', 'null')),
+           outputs_from = e.outputs_from || '{"read": true}'
+     where e.id = %(execution)s and not {{outputs_are_known(e)}}
+ returning e.id
+),
+new_events as (
+    insert into jobs_executionevent (execution_id, code, step, line)
+    select id, 'OUTPUT_NOT_AVAILABLE', '', format('Reading the outputs took longer than %%s s, so they are null', %(seconds)s::float8)
+      from given_up
+)
+select id from given_up

@@ -196,6 +196,39 @@ def test_outputs_of_an_execution_are_read_at_its_end(begin, do):
     assert run.read()["outputs"] == {"total": 42, "none": None, "plain": 3}
 
 
+SLOW = "$.steps.a.output[*] ? ($.steps.a.output[*] == 0)"
+
+
+def test_outputs_that_take_too_long_are_null_and_hold_up_no_other_end(begin, do, monkeypatch):
+    monkeypatch.setattr(step_data, "TIMEOUT", 0.5)
+    run = begin(step("a"), outputs={"first": {"from": "$.steps.a.output[0]"}, "slow": {"from": SLOW}, "plain": 3})
+    do("a", output=list(range(10_000, 40_000)))
+    assert (run.read()["state"], run.read()["outputs"]) == ("COMPLETED", {"first": None, "slow": None, "plain": 3})
+    [event] = run.events()
+    assert (event["code"], event["line"]) == (
+        "OUTPUT_NOT_AVAILABLE", "Reading the outputs took longer than 0.5 s, so they are null",
+    )  # fmt: skip
+
+
+def test_slow_outputs_of_one_execution_leave_those_of_others_as_they_are(begin, do, monkeypatch):
+    monkeypatch.setattr(step_data, "TIMEOUT", 0.5)
+    slow = begin(step("a"), outputs={"x": {"from": SLOW}})
+    quick = begin(step("b"), outputs={"x": {"from": "$.steps.b.output[0]"}})
+    do("a", "b", output=list(range(10_000, 40_000)))
+    assert (slow.read()["outputs"], quick.read()["outputs"]) == ({"x": None}, {"x": 10_000})
+
+
+def test_an_output_that_is_too_large_is_null_and_an_event_reports_it(begin, do):
+    outputs = {key: {"from": f"$.steps.{key}.output"} for key in "ab"}
+    run = begin(step("a"), step("b"), outputs=outputs)
+    large = ["x" * 1000] * 200
+    do("a", "b", output=large)
+    assert run.read()["outputs"] == {"a": large, "b": None}
+    [event] = run.events()
+    assert event["code"] == "OUTPUT_NOT_AVAILABLE"
+    assert event["line"] == "Outputs: The values have more than 262144 bytes, so the one at $.steps.b.output is null"
+
+
 def test_outputs_of_a_child_are_the_output_of_its_step(begin, do):
     child = {"type": "execution", "name": "inner", "steps": [step("x")], "outputs": {"y": {"from": "$.steps.x.output"}}}
     run = begin(
