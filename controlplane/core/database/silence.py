@@ -86,9 +86,10 @@ class SilenceWatch:
 
     def stop(self) -> None:
         """End the thread. Call this before the process forks."""
+        thread = self._thread  # which forgets itself when it ends
         self._stopping.set()
-        if self._thread is not None and self._process == os.getpid():
-            self._thread.join(2 * ASK_WITHIN)
+        if thread is not None and self._process == os.getpid():
+            thread.join(2 * ASK_WITHIN)
 
     def _start(self) -> None:
         if self._process != os.getpid():

@@ -165,3 +165,17 @@ def test_an_attempt_to_connect_leaves_time_for_another_within_the_timeout(timeou
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(seconds)] * 2
+
+
+def test_a_watch_is_stopped_although_its_thread_ends_at_that_moment(monkeypatch):
+    watch, own = silence.SilenceWatch(), os.getpid()
+    watch._start()
+    thread = watch._thread
+
+    def look_after_its_end():
+        thread.join(WITHIN)
+        return own
+
+    monkeypatch.setattr(os, "getpid", look_after_its_end)
+    watch.stop()
+    assert not thread.is_alive() and watch._thread is None
