@@ -53,9 +53,9 @@ def describe_wait(item: Mapping[str, Any]) -> str:
         return f"The job waits {waiting_words(begins)}."
     if eligible := len(item["eligible"]):
         return f"The job waits for its turn. Workers that may take it: {eligible}."
-    if item["full"]:
-        return f"The job waits for a free slot. Workers that may take it then: {item['full']}."
     workers = workers_ruled_out(item)
+    if full := sum(one["filter"] == "capacity" for one in workers):
+        return f"The job waits for a free slot. Workers that may take it then: {full}."
     if not workers:
         return "The job waits because no worker is running."
     [(reason, count)] = Counter(one["detail"] for one in workers).most_common(1)

@@ -18,8 +18,9 @@ def ruled_out(name, filter, detail):
 
 
 LACKS = ruled_out("worker-1", "tags", "it lacks gpux")
+FULL = ruled_out("worker-3", "capacity", "4 of 4 in use")
 OTHER = ruled_out("web", "type", "it is no worker")
-PLACEMENT = {"eligible": [], "ruled_out": [LACKS, OTHER], "waiting_for": None, "full": 0}
+PLACEMENT = {"eligible": [], "ruled_out": [LACKS, OTHER], "waiting_for": None}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ PLACEMENT = {"eligible": [], "ruled_out": [LACKS, OTHER], "waiting_for": None, "
             "The job waits, because none of 3 workers may take it. 2 of them: it lacks gpux.",
         ),
         ({"ruled_out": [OTHER]}, "The job waits because no worker is running."),
-        ({"full": 2}, "The job waits for a free slot. Workers that may take it then: 2."),
+        ({"ruled_out": [LACKS, FULL, FULL]}, "The job waits for a free slot. Workers that may take it then: 2."),
         ({"eligible": [{}, {}]}, "The job waits for its turn. Workers that may take it: 2."),
         ({"waiting_for": {"what": "limit", "limit": "api"}}, "The job waits for a slot of api."),
     ],
